@@ -422,8 +422,10 @@ BEGIN
     IF NEW.parked AND NEW.send_to IS NOT NULL AND NEW.send_to IS DISTINCT FROM OLD.send_to THEN
         RAISE EXCEPTION 'dead letter % waits with others of its key, and is sent to its own topic', OLD.seq;
     END IF;
-    NEW.decided_by := session_user;
-    NEW.decided_at := clock_timestamp();  -- also of a decision that is taken back
+    IF OLD.decision IS NOT NULL OR NEW.decision IS NOT NULL THEN
+        NEW.decided_by := session_user;
+        NEW.decided_at := clock_timestamp();  -- also of a decision that is taken back
+    END IF;
     IF NEW.decision = 'discard' AND NOT NEW.parked THEN
         NEW.closed_at := clock_timestamp();
     END IF;

@@ -51,6 +51,13 @@ struct Failure {
   // It counts only when nothing else was said for a while: a broker learns of a right or of a limit later
   // than another one.
   bool must_last = false;
+
+  // Another record of the topic may well be taken.
+  bool IsAboutTheRecord() const {
+    return !must_last &&
+           (kind == FailureKind::kRecordTooLarge || kind == FailureKind::kRecordInvalid ||
+            kind == FailureKind::kPartitionUnknown || kind == FailureKind::kSchemaRejected);
+  }
 };
 
 struct SubmitResult {

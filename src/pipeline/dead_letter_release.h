@@ -35,10 +35,10 @@ struct DeadLetterRelease {
   delivery::Sequence settled_below = 0;       // what was read before goes first
   mutable delivery::Sequence settled_to = 0;  // below here it is known to be settled
   std::deque<base::DeadLetter> rows;
-  std::string failure;       // why the first of `rows` ends it
-  bool unpark = false;       // or goes on without it
-  bool tried_twice = false;  // some row
-  bool held = false;         // only a few rows are left: the line waits for them
+  std::string failure;    // why the first of `rows` ends it
+  bool unpark = false;    // or goes on without it
+  bool unparked = false;  // one that was tried twice
+  bool held = false;      // only a few rows are left: the line waits for them
 
   bool stalled = false;
   bool look_again = false;  // at the decision, while its record is on its way
@@ -53,7 +53,7 @@ struct DeadLetterRelease {
   void Tick(base::Now now) {
     if (now.mono >= due) {
       stalled = true;
-      look_again = phase == Phase::kSending;
+      look_again = phase == Phase::kSending || phase == Phase::kSettling;
       due = now.mono + kLookEvery;
     }
   }

@@ -38,7 +38,7 @@ struct DeadLetterRequest {
               // alone, which is of no parked key any more
     kDiscarded,     // the row seq is closed
     kKeyDiscarded,  // the rows of the key that have this decision are; of those behind them, or behind
-                    // seq where there are none, the undecided ones are to be sent
+                    // seq where that is closed already, the undecided ones are to be sent
   };
 
   std::uint64_t id = 0;

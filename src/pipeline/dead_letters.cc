@@ -294,7 +294,12 @@ std::optional<DeadLetterRequest> DeadLetters::ReleaseStep() const {
   request.key = decision.key.value_or("");
   switch (release_->phase) {
     case Release::Phase::kSettling:
-      return std::nullopt;
+      if (!release_->look_again) {
+        return std::nullopt;
+      }
+      request.kind = Kind::kLookAgain;
+      request.seq = decision.seq;
+      return request;
     case Release::Phase::kReading:
       request.kind = Kind::kRead;
       request.seq = decision.seq;
@@ -437,7 +442,7 @@ void DeadLetters::OnInserted(const DeadLetterReply& reply, DeadLetterOutcome* ou
 // Those rows are closed. Of the key the table may have others, of which nobody who decided knew: they
 // have been decided to be sent.
 void DeadLetters::OnDiscarded(std::size_t index, const DeadLetterReply& reply) {
-  discards_stalled_ = false;
+  discards_stalled_ = looked_ = false;  // there may be other decisions
   base::DeadLetter decision = std::move(discards_[index].decision);
   discards_.erase(discards_.begin() + static_cast<std::ptrdiff_t>(index));
   if (decision.parked && !reply.key_open && !LetGo(decision) && decision.of_key) {

@@ -154,7 +154,6 @@ class DeadLetters {
   void LookIfPassed();
   envelope::Position PositionOf(delivery::Sequence sequence) const;
   envelope::Position ReleasableTo() const;
-  void SettleAgain();
   ParkedKey& Key(std::string_view topic, std::string_view key);
   std::vector<delivery::Sequence> Writable(std::size_t most) const;
   bool MayWrite(delivery::Sequence sequence, const WaitingRow& waiting) const;

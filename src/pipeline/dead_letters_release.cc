@@ -101,24 +101,14 @@ void DeadLetters::OnRead(DeadLetterReply reply) {
         release_->decision.parked && reply.at_end && release_->rows.size() <= kHeldRowsMax;
     SendNext();
   } else if (release_->decision.parked && reply.key_open) {
-    // By now the others are decided to be sent. They wait for events of the topic, or for the stream.
-    SettleAgain();
+    // By now the others are decided to be sent. They wait for events of the topic, or for the stream, and
+    // are found again.
+    EndRelease();
   } else if (release_->decision.parked) {
     KeyIsDone();
   } else {
     EndRelease();
   }
-}
-
-void DeadLetters::SettleAgain() {
-  const delivery::Sequence next = tracker_->next_sequence();
-  if (IsSettled(release_->decision.topic, next, &release_->settled_to)) {
-    EndRelease();
-    return;
-  }
-  release_->held = false;  // those that are to settle may be behind the event that is held
-  release_->phase = Release::Phase::kSettling;
-  release_->settled_below = next;
 }
 
 // What stands before it comes no more: all of it has been read, and is in the topic or in the table.
@@ -180,6 +170,14 @@ bool DeadLetters::MayComeAgain(const DeadLetter& row) const {
 // Since the row was read, or offered to the sink, somebody may have decided otherwise.
 void DeadLetters::OnLookedAgain(const DeadLetterReply& reply) {
   release_->look_again = false;
+  if (release_->rows.empty()) {
+    // It settles, which may take long. One whose first row is sent goes on: nobody decided about those that
+    // wait to be rows.
+    if (!reply.rows.empty() && !reply.rows.front().retry()) {
+      EndRelease();
+    }
+    return;
+  }
   if (release_->phase == Release::Phase::kClosing || release_->lost) {
     return;  // Kafka's answer came meanwhile, or the record has to be sent once more
   }
@@ -196,17 +194,19 @@ void DeadLetters::OnLookedAgain(const DeadLetterReply& reply) {
   }
   const DeadLetter& now = reply.rows.front();
   const bool to_be_sent = IsToBeSent(reply);
+  const bool before_decided =
+      !now.retry() && row.seq < release_->decision.seq && row.place <= release_->decision.place;
   row.decision = now.decision;
   if (now.discard()) {
     Drop();
     release_->phase = Release::Phase::kClosing;
-  } else if (!to_be_sent) {  // it was taken back
+  } else if (!to_be_sent && !release_->decision.parked) {  // it was taken back
     Drop();
     EndRelease();
-  } else if (!now.retry() && row.seq < release_->decision.seq &&
-             row.place <= release_->decision.place) {
+  } else if (!to_be_sent || before_decided) {
+    // Also when it was taken back: the table must change, or the same decision is found again, for ever.
     Drop();
-    Fail("nobody has decided about it, and it comes before those that were decided");
+    Fail("nobody has decided to send it, and it comes before those that were decided");
   } else if (sending_ == Sending::kWaiting && row.send_to == now.send_to) {
     release_->phase = Release::Phase::kSending;
   } else {
@@ -293,13 +293,13 @@ void DeadLetters::OnRejected(const delivery::Failure& failure, bool alone, base:
     return;
   }
   // A second try of each of many messages would take hours.
-  const bool message = StopsNobody(release_->rows.front());
-  if (std::exchange(rejected_, true) || (message && release_->tried_twice)) {
+  const bool unpark = failure.IsAboutTheRecord() && StopsNobody(release_->rows.front());
+  if (std::exchange(rejected_, true) || (unpark && release_->unparked)) {
     Drop();
-    Fail(failure.detail, /*unpark=*/message);
+    release_->unparked = release_->unparked || unpark;
+    Fail(failure.detail, unpark);
     return;
   }
-  release_->tried_twice = true;
   // What is known of its topic may be old. The line does not wait for that.
   release_->held = false;
   retry_at_ = now.mono + kRetryRejectedAfter;
@@ -315,7 +315,10 @@ void DeadLetters::OnLost() {
   }
 }
 
-void DeadLetters::EndRelease() { release_.reset(); }
+void DeadLetters::EndRelease() {
+  release_.reset();
+  looked_ = false;  // there may be other decisions
+}
 
 // The record is not needed any more.
 void DeadLetters::Drop() {

@@ -110,8 +110,8 @@ class DeadLetterTable {
   // False: it is to be discarded no more, or was closed.
   absl::StatusOr<bool> Discarded(std::int64_t seq);
   // Those rows that a decision about the key is about. Later ones are to be sent: those behind the last
-  // of them, or behind `after` where there are none any more; also one that is just being added behind them.
-  // False: there were none.
+  // of them, or behind `after` where it is closed; also one that is just being added behind them. False:
+  // there were none.
   absl::StatusOr<bool> KeyDiscarded(const std::string& topic, const std::string& key,
                                     std::int64_t after);
   // The decision to send the row, and others of its key, is taken back; none to discard is. `unpark`: only

@@ -76,16 +76,20 @@ absl::StatusOr<bool> DeadLetterTable::DiscardKey(const std::string& topic, const
   const std::string of_key = absl::StrFormat("%s%s%s", kOurs, kOpen, kOfKey);
   ASSIGN_OR_RETURN(
       const std::vector<Row> closed,
-      Query(absl::StrFormat("WITH closed AS (UPDATE walpost.dead_letters SET closed_at = "
-                            "clock_timestamp() WHERE %s AND decision = 'discard' AND of_key "
-                            "RETURNING seq) SELECT count(*), coalesce(max(seq), $4::bigint) FROM "
-                            "closed",
-                            of_key),
-            {pipeline_, topic, Hex(key), std::to_string(after)}));
-  std::int64_t last = after;
-  (void)absl::SimpleAtoi(closed.at(0).at(1).value_or(""), &last);
-  RETURN_IF_ERROR(RetryBehind(topic, key, last));
-  return closed.at(0).at(0) != "0";
+      Query(
+          absl::StrFormat("WITH closed AS (UPDATE walpost.dead_letters SET closed_at = "
+                          "clock_timestamp() WHERE %s AND decision = 'discard' AND of_key "
+                          "RETURNING seq) SELECT count(*), coalesce(max(seq), $4::bigint), EXISTS "
+                          "(SELECT FROM walpost.dead_letters WHERE %s AND seq = $4::bigint) FROM "
+                          "closed",
+                          of_key, of_key),
+          {pipeline_, topic, Hex(key), std::to_string(after)}));
+  const bool some = closed.at(0).at(0) != "0";
+  const bool taken_back = !some && closed.at(0).at(2) == "t";
+  if (!taken_back) {
+    RETURN_IF_ERROR(RetryBehind(topic, key, ToNumber<std::int64_t>(closed.at(0).at(1))));
+  }
+  return some;
 }
 
 absl::Status DeadLetterTable::RetryBehind(const std::string& topic, const std::string& key,

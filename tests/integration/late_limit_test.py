@@ -3,14 +3,17 @@
 import threading
 import time
 
+import park_order_test
 import pytest
 import servers
 from kafka_answers import Answers
+from messages_test import parked_behind
 from servers import Kafka, free_port
 from tcp_proxy import TcpProxy
 
 LARGE = 20_000
 MSG_SIZE_TOO_LARGE = 10
+UNKNOWN_SERVER_ERROR = -1
 
 
 @pytest.fixture(name="answering")
@@ -106,3 +109,16 @@ def test_verb_leaves_out_a_record_that_stays_too_large(make_pipeline, answering)
     sent = p.walpost.verb("replay", "--all", "--in-place", "--skip-undeliverable", check=False)
     assert sent.returncode == 0 and "left out" in sent.stdout + sent.stderr, sent
     assert answers.spoilt > 5
+
+
+def test_message_is_not_overtaken_after_an_answer_that_is_not_about_it(make_pipeline, answering):
+    kafka, answers = answering
+    p = parked_behind(make_pipeline, kafka, payload=b"x" * LARGE)
+    park_order_test.correct(p)
+    answers.spoil(UNKNOWN_SERVER_ERROR, instead=True, larger_than=LARGE)
+    failed = p.walpost.verb("dlq", "retry", "--key", "k", "--wait", "60s", check=False)
+    assert failed.returncode != 0, failed.stdout
+    answers.stop()
+    assert p.execute("SELECT event_type, parked FROM walpost.dead_letters WHERE closed_at IS NULL ORDER BY seq") == [("m", True), ("e2", True)]
+    p.walpost.verb("dlq", "retry", "--key", "k", "--wait", "60s")
+    assert park_order_test.types(p) == ["e1", "m", "e2"]

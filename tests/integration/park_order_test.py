@@ -5,6 +5,7 @@ import re
 import psycopg2
 import pytest
 import servers
+from confluent_kafka.admin import NewTopic
 from rejecting import dead_letters
 
 def parking(make_pipeline, kafka, on_postgres=None, **delivery):
@@ -410,3 +411,63 @@ def test_documented_statement_deletes_what_cannot_come_again(make_pipeline, kafk
         return not dead_letters(p)
 
     servers.wait_for(is_gone, 60, "the row to go")
+
+
+def test_retry_of_which_one_row_was_taken_back_stops_no_other_key(make_pipeline, kafka):
+    p = parking(make_pipeline, kafka)
+    for name, key, bad in (("e1", "k", True), ("e2", "k", False), ("j1", "j", True), ("d1", "d", True)):
+        insert(p, name, key, bad)
+    servers.wait_for(lambda: open_rows(p) == 4, 60, "the rows")
+    assert p.walpost.stop() == 0
+    correct(p)
+    p.walpost.verb("dlq", "retry", "--key", "k", "--wait", "0s", check=False)
+    p.execute("UPDATE walpost.dead_letters SET decision = NULL WHERE event_type = 'e1'")
+    p.walpost.start()
+    p.walpost.verb("dlq", "retry", "--key", "j", "--wait", "60s")
+    p.walpost.verb("dlq", "discard", "--key", "d", "--yes", "--wait", "60s")
+    assert types(p) == [] and types(p, "j") == ["j1"]
+    assert p.execute("SELECT event_type, decision FROM walpost.dead_letters WHERE closed_at IS NULL ORDER BY seq") == [("e1", None), ("e2", None)]
+
+
+def test_full_table_whose_retry_fails_at_once_has_the_discards_behind_it_carried_out(make_pipeline, kafka):
+    p = parking(make_pipeline, kafka, dead_letters_max=6, shutdown_timeout="1s")
+    insert(p, "e1", bad=True)
+    insert(p, "e2")
+    for n in range(4):
+        insert(p, f"d{n}", key="d", bad=True)
+    servers.wait_for(lambda: open_rows(p) == 6, 60, "the rows")
+    p.execute("UPDATE walpost.dead_letters SET decision = 'retry' WHERE event_type = 'e2'")  # it cannot go before e1
+    insert(p, "e3")
+    servers.wait_for(lambda: p.walpost.status()["halt"], 60, "the halt")
+    p.walpost.verb("dlq", "discard", "--key", "d", "--yes", "--wait", "0s", check=False)
+    p.walpost.stop()
+    p.walpost.start()
+    p.wait_confirmed()
+    assert open_rows(p) == 3 and not p.walpost.status()["halt"]
+
+
+def test_discard_ends_a_release_that_waits_for_its_topic(make_pipeline, pair):
+    """One partition of the topic has no leader, and an event waits for it."""
+    p = make_pipeline(on_kafka=pair, create_topic=False, config={"delivery": {"on_undeliverable": "park", "shutdown_timeout": "1s"}})
+    for topic in (f"walpost.progress.{p.name}", "other-" + p.name):
+        pair.create_topic(topic, node=1)
+    admin = pair.admin()
+    admin.create_topics([NewTopic(p.name, 2, replica_assignment=[[1], [2]])])[p.name].result(timeout=30)
+    p.start()
+    p.execute("ALTER TABLE outbox.events DROP CONSTRAINT events_check")
+    for n in range(8):
+        insert(p, "first", key=f"key-{n}")
+    p.wait_confirmed()
+    at = {message.partition(): message.key().decode() for message in pair.read_all(p.name)}
+    insert(p, "k1", key=at[0], bad=True)
+    p.execute("INSERT INTO outbox.events (aggregate_type, aggregate_id, event_type, headers) VALUES (%s, 'j', 'j1', '{\"walpost-x\": \"1\"}')",
+              "other-" + p.name)
+    servers.wait_for(lambda: open_rows(p) == 2, 60, "the rows")
+    correct(p)
+    pair.two.stop()
+    insert(p, "waits", key=at[1])
+    servers.wait_for(lambda: p.walpost.status()["in_flight"]["events"] == 1, 60, "the event that waits")
+    p.walpost.verb("dlq", "retry", "--key", at[0], "--wait", "5s", check=False)
+    p.walpost.verb("dlq", "discard", "--key", at[0], "--yes", "--wait", "60s")
+    p.walpost.verb("dlq", "retry", "--key", "j", "--wait", "60s")
+    assert [message.key() for message in pair.read_all("other-" + p.name)] == [b"j"]

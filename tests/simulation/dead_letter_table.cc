@@ -114,6 +114,11 @@ void DeadLetterTable::TakeOver() {
   }
 }
 
+void DeadLetterTable::TakenBack(DeadLetter* row) {
+  row->taken_back = true;
+  judge_->OnTakenBack(*row);
+}
+
 void DeadLetterTable::RetryBehind(const std::string& topic, const std::string& key,
                                   std::int64_t after) {
   for (DeadLetter& row : rows_) {
@@ -207,7 +212,9 @@ bool DeadLetterTable::DiscardKey(const pipeline::DeadLetterRequest& request) {
       Close(&row);
     }
   }
-  RetryBehind(request.topic, request.key, last != 0 ? last : request.seq);
+  if (last != 0 || Find(request.seq) == rows_.end()) {
+    RetryBehind(request.topic, request.key, last != 0 ? last : request.seq);
+  }
   return last != 0;
 }
 
@@ -284,14 +291,19 @@ pipeline::DeadLetterReply DeadLetterTable::CarryOut(const pipeline::DeadLetterRe
     case Kind::kFailed:
       if (found != rows_.end()) {
         judge_->OnRetryFailed(*found, request.detail);
+        if (request.unpark) {
+          found->parked = found->of_key = false;
+          found->decision = DeadLetter::Decision::kNone;
+          break;
+        }
         const DeadLetter failed = *found;
         for (DeadLetter& row : rows_) {
           if (row.retry() &&
               (row.seq == failed.seq ||
                (failed.parked && IsOfKey(row, failed.topic, failed.key.value_or(""))))) {
             row.decision = DeadLetter::Decision::kNone;
-            row.taken_back = true;
             row.of_key = false;
+            TakenBack(&row);
           }
         }
       }
@@ -327,7 +339,10 @@ void DeadLetterTable::Decide(std::int64_t seq, DeadLetter::Decision decision, bo
                : !row.closed && row.seq == seq;
     if (meant) {
       row.decision = decision;
-      row.taken_back = decision == DeadLetter::Decision::kNone;
+      row.taken_back = false;
+      if (decision == DeadLetter::Decision::kNone) {
+        TakenBack(&row);
+      }
       row.of_key = of_key && row.parked;
       decided_.push_back(row.seq);
       if (discard && !row.parked) {

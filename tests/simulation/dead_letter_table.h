@@ -50,6 +50,7 @@ class DeadLetterTable {
   void LoadRows(const pipeline::DeadLetterRequest& request, pipeline::DeadLetterReply* reply);
   void Close(base::DeadLetter* row);
   bool HasDiscard(const base::DeadLetter& of) const;
+  void TakenBack(base::DeadLetter* row);
   void RetryBehind(const std::string& topic, const std::string& key, std::int64_t after);
   std::int64_t NextDecision(const pipeline::DeadLetterRequest& request, std::string* waits_for);
   bool DiscardKey(const pipeline::DeadLetterRequest& request);

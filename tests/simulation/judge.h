@@ -99,6 +99,7 @@ class Judge {
   void OnRowClosed(const base::DeadLetter& row);
   void OnRowSent(const base::DeadLetter& row);
   void OnLookedAgain(const base::DeadLetter& row);
+  void OnTakenBack(const base::DeadLetter& row);
   void OnRetryFailed(const base::DeadLetter& row, const std::string& detail);
 
   const std::string& PositionOf(std::uint64_t event) {
@@ -141,6 +142,7 @@ class Judge {
     bool in_table = false;  // it is, or was
     bool has_row = false;   // it is in the table, and was not sent from there
     bool sent_from_row = false;
+    bool taken_back = false;  // a decision about its row was
     std::uint64_t sent_epoch = 0;
     bool dead_letter = false;
     bool parked = false;

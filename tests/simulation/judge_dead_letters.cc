@@ -166,7 +166,13 @@ void Judge::OnRowSent(const DeadLetter& row) {
   state.has_row = false;
 }
 
+void Judge::OnTakenBack(const DeadLetter& row) { states_[Find(row.event_id)].taken_back = true; }
+
 void Judge::OnRetryFailed(const DeadLetter& row, const std::string& detail) {
+  if (detail.find("nobody has decided") != std::string::npos) {
+    Require(states_[Find(row.event_id)].taken_back, "event %s: %s", row.event_id, detail);
+    return;
+  }
   const bool incomplete = detail.find("no record that could be sent") != std::string::npos;
   Require(incomplete ? row.truncated_bytes.has_value()
                      : again_rejected_.contains(server_->events()[Find(row.event_id)].lane),

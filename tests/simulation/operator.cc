@@ -152,10 +152,11 @@ void Simulation::TakeDecisions() {
 }
 
 void Simulation::Decide(const DeadLetter& row, DeadLetter::Decision decision, bool of_key) {
-  Trace(
-      "the operator says",
-      absl::StrFormat("%s %s %s/%s", decision == DeadLetter::Decision::kRetry ? "retry" : "discard",
-                      of_key ? "the key of" : "", row.event_id, row.key.value_or("")));
+  const char* const what = decision == DeadLetter::Decision::kRetry     ? "retry"
+                           : decision == DeadLetter::Decision::kDiscard ? "discard"
+                                                                        : "decide nothing";
+  Trace("the operator says", absl::StrFormat("%s %s %s/%s", what, of_key ? "the key of" : "",
+                                             row.event_id, row.key.value_or("")));
   dead_letters_.Decide(row.seq, decision, of_key);
 }
 
@@ -175,17 +176,25 @@ void Simulation::Operator() {
   const std::uint64_t what = operator_.Below(100);
   if (what < 65) {
     Decide(row, DeadLetter::Decision::kRetry, row.parked);
+  } else if (what >= 90 && row.parked && row.decision != DeadLetter::Decision::kNone) {
+    Decide(row, DeadLetter::Decision::kNone, /*of_key=*/false);
   } else if (!row.retry() || row.parked) {
     Decide(row, DeadLetter::Decision::kDiscard, what < 80 && row.parked);
   }
 }
 
-// At the end: everything that is parked goes on, and what cannot is discarded.
+// At the end: everything that is parked goes on, and what cannot is discarded. A key with a retry is left
+// alone: that is carried out, or taken back.
 void Simulation::OperatorReleases() {
   if (!operator_.Chance(50)) {
     return;
   }
   std::set<std::pair<std::string, std::string>> keys;
+  for (const DeadLetter* row : dead_letters_.Open()) {
+    if (row->parked && row->retry()) {
+      keys.emplace(row->topic, row->key.value_or(""));
+    }
+  }
   for (const DeadLetter* row : dead_letters_.Open()) {
     if (row->parked && row->truncated_bytes && !row->discard()) {
       Decide(*row, DeadLetter::Decision::kDiscard, /*of_key=*/false);

@@ -116,14 +116,20 @@ absl::StatusOr<std::uint64_t> TakeOverDeadLetters(postgres::SqlConnection* conne
   if (!exists) {
     return 0;
   }
+  // The rows of its stream stand behind those that it took over itself. Each gets its number in that order
+  // as its place: an identifier of a cluster says nothing about which came first.
   ASSIGN_OR_RETURN(
       const std::vector<Row> taken,
       connection->Query(
-          "WITH here AS (SELECT system_identifier FROM pg_control_system()), taken AS (UPDATE "
-          "walpost.dead_letters AS d SET system_identifier = here.system_identifier FROM here "
-          "WHERE d.pipeline = $1 AND d.system_identifier = $2::numeric AND d.system_identifier <> "
-          "here.system_identifier RETURNING d.closed_at) SELECT count(*) FILTER (WHERE closed_at "
-          "IS NULL) FROM taken",
+          absl::StrFormat(
+              "WITH here AS (SELECT system_identifier FROM pg_control_system()), theirs AS (SELECT "
+              "seq, row_number() OVER (ORDER BY %s, seq) AS place FROM walpost.dead_letters WHERE "
+              "pipeline = $1 AND system_identifier = $2::numeric), taken AS (UPDATE "
+              "walpost.dead_letters AS d SET system_identifier = here.system_identifier, behind = "
+              "repeat('0', 16) || '-' || lpad(theirs.place::text, 16, '0') FROM here, theirs WHERE "
+              "d.seq = theirs.seq AND $2::numeric <> here.system_identifier RETURNING "
+              "d.closed_at) SELECT count(*) FILTER (WHERE closed_at IS NULL) FROM taken",
+              postgres::kStoredPlace),
           {record.name, record.system_identifier}));
   std::uint64_t open = 0;
   (void)absl::SimpleAtoi(taken.at(0).at(0).value_or("0"), &open);

@@ -8,7 +8,9 @@
 #include <variant>
 
 #include "kafka/progress.h"
+#include "operations/setup/pipeline_record.h"
 #include "postgres/connect.h"
+#include "postgres/dead_letters.h"
 #include "support/mock_kafka.h"
 #include "unit/operations/server_fixture.h"
 
@@ -307,6 +309,42 @@ TEST_F(SlotMoveTest, WithoutAProgressTopicKafkaIsNotAsked) {
   EXPECT_EQ(SlotAdvance(Options(), "", true).exit_code, 0);
   EXPECT_EQ(SlotRecreate(LeavingGap(Options()), true).exit_code, 0);
   EXPECT_THAT(SlotAdvance(Options(), "", false).output, HasSubstr("progress is not remembered"));
+}
+
+// Identifiers of clusters say nothing about their order, and a cluster may be used again.
+TEST_F(SlotMoveTest, DeadLettersOfSeveralClustersStandInTheOrderInWhichTheseWereUsed) {
+  InitOk();
+  auto connection = postgres::SqlConnection::Connect(Conninfo(), "test");
+  ASSERT_TRUE(connection.ok()) << connection.status();
+  const std::string here = Sql("SELECT system_identifier FROM pg_control_system()");
+  const auto park = [this](const std::string& cluster, const std::string& event) {
+    Sql("INSERT INTO walpost.dead_letters (pipeline, position, event_id, event_type, source, "
+        "topic, event_time_ms, key, header_names, header_values, value_schema, reason, detail, "
+        "attempts, parked) SELECT 'shop', lpad(to_hex(" +
+        cluster + "), 16, '0') || '-00000001-0000000000000001-00000000', '" + event +
+        "', '', '', '', 0, 'k', '{}', '{}', '', '', '', 1, true");
+  };
+  const auto move_from = [&](const std::string& cluster) {
+    Sql("UPDATE walpost.dead_letters SET system_identifier = " + cluster);
+    PipelineRecord record;
+    record.name = "shop";
+    record.system_identifier = cluster;
+    EXPECT_TRUE(TakeOverDeadLetters(&*connection, record).ok());
+  };
+  park("8000000000000000000", "e1");
+  move_from("8000000000000000000");
+  park(here, "e2");
+  move_from("5");
+  park("5", "e3");
+  move_from("5");
+  park(here, "e4");
+  auto table = postgres::DeadLetterTable::Open(Conninfo(), "test", "shop", {});
+  ASSERT_TRUE(table.ok()) << table.status();
+  std::string order;
+  for (const auto& row : *table->ReadKey("", "k", "z", 100)) {
+    order += row.event_id;
+  }
+  EXPECT_EQ(order, "e1e2e3e4");
 }
 
 }  // namespace

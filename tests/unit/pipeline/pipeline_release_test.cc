@@ -336,6 +336,28 @@ TEST_F(ParkTest, MessagesOfAParkedKeyAreSkippedOnceAQuarterOfTheTableIsOpen) {
   EXPECT_THAT(Rows(), ElementsAre("parked:a1", "parked:m0", "parked:a2")) << "a row is not skipped";
 }
 
+// What says nothing about the message must not let others overtake it.
+TEST_F(ParkTest, MessageLeavesItsKeyOnlyWhenTheAnswerIsAboutIt) {
+  using delivery::FailureKind;
+  for (const auto kind : {FailureKind::kOther, FailureKind::kTopicNotAuthorized,
+                          FailureKind::kTopicUnknown, FailureKind::kRecordInvalid}) {
+    Restart();
+    dead_letters_.rows.clear();
+    Connect();
+    ParkA(100, {"a1", "a2"});
+    dead_letters_.rows[0].source = "message:shop";
+    RetryA();
+    sink_.Reject(DeadLetters::kFirstSequence + 1, Failure{kind, "no"}, "orders");
+    Look();
+    Run();
+    Advance(DeadLetters::kRetryRejectedAfter);
+    Run();
+    EXPECT_EQ(dead_letters_.rows[0].detail, "no");
+    EXPECT_EQ(dead_letters_.rows[0].parked, kind != FailureKind::kRecordInvalid);
+    sink_.StopRejecting();
+  }
+}
+
 TEST_F(ParkTest, RowsReadOneByOneGiveTheSame) {
   dead_letters_.rows_per_reading = 1;
   Connect();

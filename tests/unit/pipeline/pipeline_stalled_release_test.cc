@@ -60,6 +60,55 @@ TEST_F(StalledReleaseTest, RetryThatIsTakenBackBeforeItBeginsSendsNothing) {
   EXPECT_THAT(Rows(), ElementsAre("parked:a1", "parked:a2"));
 }
 
+// The same decision would be found again each time, and no other.
+TEST_F(StalledReleaseTest, RetryOfWhichOneRowWasTakenBackStopsNoOtherKey) {
+  Connect();
+  ParkA(100, {"a1", "a2", "a3"});
+  ParkB(200);
+  RetryA();
+  dead_letters_.Decide(1, Decision::kNone, /*of_key=*/false);
+  dead_letters_.Decide(3, Decision::kRetry, /*of_key=*/true);
+  Look();
+  Run();
+  Look();
+  Run();
+  EXPECT_THAT(Visible('a'), ElementsAre("a1"));
+  EXPECT_THAT(Rows(), ElementsAre("parked:a2", "parked:a3"));
+  EXPECT_FALSE(dead_letters_.rows[1].retry()) << "it fails with the row before it";
+  EXPECT_THAT(Visible('b'), ElementsAre("b1"));
+}
+
+// Of a topic that waits for long: nothing of the release is on its way.
+TEST_F(StalledReleaseTest, DiscardOfItsKeyEndsItWhileItWaitsForItsTopic) {
+  Connect();
+  ParkA(100, {"a1", "a2"});
+  Transaction(200, {"c1"});
+  RetryA();
+  Look();
+  ASSERT_THAT(sink_.outstanding(), SizeIs(1)) << "c1";
+  DiscardA();
+  Wait();
+  EXPECT_THAT(Rows(), ElementsAre("closed:a1", "closed:a2"));
+  EXPECT_THAT(sink_.outstanding(), SizeIs(1)) << "c1";
+  Run();
+  EXPECT_THAT(Visible('a'), IsEmpty());
+  EXPECT_EQ(pipeline().parked_keys(), 0U);
+}
+
+TEST_F(StalledReleaseTest, RetryOfAnotherTopicGoesOnWhenItIsTakenBackWhileItWaitsForItsTopic) {
+  Connect();
+  ParkA(100, {"a1"});
+  ParkB(200);
+  dead_letters_.rows[1].topic = "other";
+  Transaction(300, {"c1"});
+  RetryA();
+  Look();
+  dead_letters_.Decide(0, Decision::kNone, /*of_key=*/false);
+  dead_letters_.Decide(1, Decision::kRetry, /*of_key=*/true);
+  Wait();
+  ASSERT_THAT(sink_.outstanding(), SizeIs(2)) << "c1 and b1";
+}
+
 // A single row, which parks no key.
 TEST_F(StalledReleaseTest, SingleRowIsSuspendedAsWell) {
   facts_.wal_sender_timeout_ms = 5'000;
@@ -160,6 +209,31 @@ TEST_F(StalledReleaseTest, HalfFullTableDoesNotWaitForIt) {
   ReleaseA();
   EXPECT_FALSE(pipeline().want_frame()) << "decisions may make room";
   Wait();
+  EXPECT_TRUE(pipeline().want_frame());
+}
+
+TEST_F(StalledReleaseTest, HalfFullTableWaitsForTheNextDecision) {
+  options_.dead_letters_max = 4;
+  Connect();
+  ParkA(100, {"a1", "a2"});
+  dead_letters_.rows[1].key = "b";
+  dead_letters_.rows[0].value.reset();
+  dead_letters_.rows[0].truncated_bytes = 5;
+  RetryA();
+  dead_letters_.Decide(1, Decision::kDiscard, /*of_key=*/true);
+  serve_dead_letters_ = false;
+  Advance(DeadLetters::kLookEvery);
+  for (int i = 0; i < 20 && dead_letters_.rows[0].detail.find("no record") == std::string::npos;
+       ++i) {
+    if (const auto asked = pipeline().TakeDeadLetterRequest(now_)) {
+      pipeline().OnDeadLetterReply(dead_letters_.CarryOut(*asked), now_);
+    }
+  }
+  EXPECT_FALSE(pipeline().want_frame()) << "the retry has failed, and the discard may make room";
+  serve_dead_letters_ = true;
+  Advance(DeadLetters::kLookEvery);
+  Run();
+  EXPECT_THAT(Rows(), ElementsAre("parked:a1", "closed:a2"));
   EXPECT_TRUE(pipeline().want_frame());
 }
 

@@ -118,6 +118,19 @@ TEST_F(DeadLettersServerTest, RowWhoseDecisionWasTakenBackIsNotDecidedWithTheOth
   EXPECT_TRUE(key->at(2).retry() && !key->at(2).taken_back);
 }
 
+// A discard that was taken back while `run` waited for its rows.
+TEST_F(DeadLettersServerTest, DiscardOfAKeyThatWasTakenBackDecidesNothing) {
+  InsertOk({RowAt(At(0x1000), "a", true), RowAt(At(0x2000), "a", true)});
+  EXPECT_FALSE(*table_->KeyDiscarded("orders", "a", 1));
+  EXPECT_FALSE(table_->NextDecision(kEnd)->row);
+}
+
+TEST_F(DeadLettersServerTest, RowOfWhichNothingWasDecidedIsNotTakenBack) {
+  InsertOk({RowAt(At(0x1000), "a", true)});
+  server_->Sql("UPDATE walpost.dead_letters SET decision = NULL, of_key = false");
+  EXPECT_FALSE(table_->ReadKey("orders", "a", kEnd, 1)->at(0).taken_back);
+}
+
 TEST_F(DeadLettersServerTest, RowThatIsUnparkedAndDiscardedMeanwhileIsClosed) {
   InsertOk({RowAt(At(0x1000), "a", true)});
   ASSERT_TRUE(table_->Decide({1}, DeadLetter::Decision::kDiscard, /*of_key=*/true, "").ok());
