@@ -47,6 +47,14 @@ TEST_F(TableMapperTest, ColumnsAreFoundByNameWhereverTheyStand) {
   EXPECT_EQ(event_.id, "3f2504e0-4f89-11d3-9a0c-0305e82c3301");
 }
 
+TEST_F(TableMapperTest, EventsOfATableWithoutATypeColumnHaveNone) {
+  TableOptions options = Options();
+  options.columns.type = {};
+  Use(options);
+  ASSERT_TRUE(Map().ok());
+  EXPECT_EQ(event_.type, "");
+}
+
 TEST_F(TableMapperTest, FirstPresentNameOfAListIsUsed) {
   TableOptions options = Options();
   options.columns.key = {"customer_id", "aggregate_id", "event_type"};

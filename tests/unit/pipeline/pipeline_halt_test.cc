@@ -314,6 +314,20 @@ TEST_F(HaltTest, EndOfAHaltThatWaitsForKafkaIsADeadline) {
   ExpectHalted(HaltReason::kProtocolError, "unknown frame");
 }
 
+TEST_F(HaltTest, EndOfAHaltIsNotPutOffWhileItWaits) {
+  options_.shutdown_timeout = milliseconds(700);
+  Connect();
+  sink_.Reject(1, delivery::Failure{delivery::FailureKind::kRecordTooLarge, "too large"}, "orders");
+  SendPayload(Begin(100));
+  Event("a1");
+  Event("b1");
+  Advance(milliseconds(600));
+  pipeline().OnQuiet(now_);
+  Advance(milliseconds(100));
+  EXPECT_FALSE(pipeline().connected());
+  ExpectHalted(HaltReason::kUndeliverableEvent, "too large");
+}
+
 TEST_F(HaltTest, StreamLostDuringAHaltEndsTheHalt) {
   Connect();
   Transaction(100, {"a1"});

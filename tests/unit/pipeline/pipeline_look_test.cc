@@ -56,6 +56,19 @@ class LookTest : public PipelineFixture {
   }
 };
 
+TEST_F(LookTest, ServerOfAnotherTimelineIsNotTheOneThatIsStreamedFrom) {
+  for (const std::uint32_t other : {facts_.timeline + 1, facts_.timeline - 1}) {
+    Restart();
+    Connect(Lsn(), /*announce=*/false);
+    const std::uint64_t look = AnnouncedIn(200);
+    base::SourceFacts seen = facts_;
+    seen.timeline = other;
+    seen.looked_lsn = Lsn(210);
+    pipeline().OnLooked(look, seen, now_);
+    EXPECT_THAT(pipeline().last_error(), HasSubstr("is not the server that is streamed from"));
+  }
+}
+
 TEST_F(LookTest, NothingIsTakenOrConfirmedUntilTheCatalogsWereRead) {
   Connect(Lsn(), /*announce=*/false);
   Transaction(120, {});
@@ -400,6 +413,17 @@ TEST_F(StandbyLookTest, PromotedItIsConnectedToAnewAndTheEventCarriesTheNewTimel
   };
   EXPECT_THAT(position(0), HasSubstr("-00000003-"));
   EXPECT_THAT(position(1), HasSubstr("-00000004-"));
+}
+
+TEST_F(StandbyLookTest, ServerThatAskedForAPositionIsAnsweredSoonAlsoWhenItGoesOn) {
+  options_.progress_topic = "";
+  Connect();
+  Keepalive(400, /*reply_requested=*/true);
+  while (TakeStatus()) {
+  }
+  Keepalive(401);
+  Advance(Looks::kLookEvery);
+  EXPECT_TRUE(pipeline().TakeLook(now_));
 }
 
 // Failure 94.
