@@ -284,6 +284,13 @@ bool Simulation::TakeFrame() {
 
 void Simulation::EndOfStream() {
   const StreamEnd end = *std::move(connection_->end);
+  if (end.kind == StreamEnd::Kind::kServerError) {
+    // Where the error is, as far as walpost can know.
+    const Walsender& walsender = *connection_->walsender;
+    ++errors_[walsender.in_transaction() ? "in " + walsender.sent().ToString()
+              : !end.context.empty()     ? end.context
+                                         : "after " + pipeline_->received_lsn().ToString()];
+  }
   DropConnection(/*slot_stays_taken=*/false);
   Trace("stream ended:", std::string(end.status.message()));
   pipeline_->OnStreamEnd(end, now_);

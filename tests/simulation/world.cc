@@ -222,10 +222,6 @@ void Simulation::ServerError() {
   const std::string place = "associated LSN " + walsender.sent().ToString();
   // Errors outside the output plugin carry no context.
   const bool context = walsender.failed() || random_.Chance(500);
-  // Where an error is, as far as walpost can know.
-  ++errors_[walsender.in_transaction() ? "in " + place
-            : context                  ? place
-                                       : "after " + pipeline_->received_lsn().ToString()];
   LoseConnection(StreamEnd::Kind::kServerError, "division by zero, " + place);
   connection_->end->sqlstate = walsender.failed() ? "22012" : "XX000";
   connection_->end->context = context ? place : "";
