@@ -22,6 +22,15 @@ const std::string* FindOther(const std::vector<std::string>& prefixes,
   return other == prefixes.end() ? nullptr : &*other;
 }
 
+Lsn SourceFacts::EndOf(std::uint32_t of) const {
+  for (const TimelineEnd& ancestor : timeline_history) {
+    if (ancestor.timeline == of) {
+      return ancestor.end;
+    }
+  }
+  return of == timeline ? Lsn(UINT64_MAX) : Lsn();
+}
+
 Since SourceFacts::Here(Since since) const {
   if (since.timeline != 0) {
     const bool all = in_recovery || !server_wal_lsn.valid();
@@ -56,7 +65,8 @@ Progress SourceFacts::DecisionAt(Lsn position, WallTime now,
   const Fingerprint& before =
       newest && newest->system_identifier == system_identifier ? *newest : nothing;
   const auto later = [&](const Since& kept) {
-    const bool adopted_later = kept.timeline != 0 && Here(kept).lsn > position;
+    const bool adopted_later =
+        kept.timeline != 0 && HasBegun(kept.timeline, kept.lsn) && Here(kept).lsn > position;
     return adopted_later ? Here(kept) : Since{position, now};
   };
   Progress there = ProgressAt(position);

@@ -207,13 +207,11 @@ struct SourceFacts : Fingerprint {
   }
 
   // Where `of` ended in the history of this server; 0/0 = it is not in there, the highest = it goes on.
-  Lsn EndOf(std::uint32_t of) const {
-    for (const TimelineEnd& ancestor : timeline_history) {
-      if (ancestor.timeline == of) {
-        return ancestor.end;
-      }
-    }
-    return of == timeline ? Lsn(UINT64_MAX) : Lsn();
+  Lsn EndOf(std::uint32_t of) const;
+
+  // Is `of` in the history of this server, and had it begun at `lsn`?
+  bool HasBegun(std::uint32_t of, Lsn lsn) const {
+    return EndOf(of).valid() && of <= TimelineOf(lsn);
   }
 
   // May this server give an id below `given` again? Also one that it gave meanwhile, since it was set back.

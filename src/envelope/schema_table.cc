@@ -101,13 +101,14 @@ void SchemaTable::Learn(Ref ref, std::string frame, bool fixed) {
   SetWanted(&entry, false);
 }
 
-void SchemaTable::Reject(Ref ref, std::string rejection) {
+void SchemaTable::Reject(Ref ref, std::string rejection, bool unclear) {
   Entry& entry = entries_.at(ref - 1);
   entry.used = false;
   SetWanted(&entry, false);
   if (entry.state != State::kKnown) {
     entry.state = State::kRejected;
     entry.rejection = std::move(rejection);
+    entry.unclear = unclear;
   }
 }
 

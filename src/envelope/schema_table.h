@@ -29,6 +29,7 @@ class SchemaTable {
     State state = State::kUnknown;
     std::string frame;      // when known
     std::string rejection;  // when rejected: what the registry said
+    bool unclear = false;   // that says nothing about the schema, but was all that it said for long
     bool fixed = false;     // known for good
     bool wanted = false;    // unknown, and somebody waits for it
     bool used = false;      // since it was learnt
@@ -64,7 +65,7 @@ class SchemaTable {
 
   void Learn(Ref ref, std::string frame, bool fixed);
   // What is known stays known: a schema that was once given does not go away.
-  void Reject(Ref ref, std::string rejection);
+  void Reject(Ref ref, std::string rejection, bool unclear = false);
   // A rejection is asked about again when it is needed next.
   void Forget(Ref ref);
   void ForgetRejections();

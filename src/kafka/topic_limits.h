@@ -36,6 +36,7 @@ struct TopicLimits {
   // A record dated further ahead gets the present.
   std::chrono::milliseconds ahead_max = kClockSlack;
   bool uncompressed = false;        // compression.type: the broker unpacks what comes
+  bool recompresses = false;        // or packs it anew
   bool has_cleanup_policy = false;  // the answer had one: the next two follow from it
   bool compacts = false;
   bool deletes = false;
@@ -86,7 +87,8 @@ std::int64_t RequestBytesOf(const envelope::Record& record);
 // Whether brokers reject it because compaction needs a key, which may be empty.
 bool LacksKey(const envelope::Record& record, const TopicLimits& limits);
 
-// Whether it is larger than the topic takes; nullopt = not known, as where the producer compresses.
+// Whether it is larger than the topic takes; nullopt = not known, as where the producer compresses, or near
+// the limit where the broker does.
 std::optional<bool> IsTooLarge(const envelope::Record& record, const TopicLimits& limits,
                                bool compressed);
 

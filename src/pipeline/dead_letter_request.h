@@ -29,8 +29,8 @@ struct DeadLetterRequest {
     // `position`: what was before it comes again first. `beside`: only discards, of another key or row.
     // `retries_only`: only retries, of keys without a discard.
     kDecision,
-    // With records: the first open rows of the key, in the order of the stream, that stand before `position`;
-    // where there is none, those behind seq about which nobody ever decided are to be sent. Or the row seq.
+    // With records: the first open rows of the key, in the order of the stream, that stand before `position`.
+    // Those behind seq about which nobody ever decided are to be sent from here on. Or the row seq.
     kRead,
     kLookAgain,  // what is decided about the row seq
     kDelivered,  // the row seq was sent

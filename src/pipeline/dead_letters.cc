@@ -254,7 +254,8 @@ DeadLetterRequest DeadLetters::LookForDecisions() const {
   if (release_) {
     request.beside = true;
     request.seq = release_->decision.seq;
-    request.of_key = release_->decision.parked;
+    // While it settles, nothing of its key is on its way.
+    request.of_key = release_->decision.parked && release_->phase != Release::Phase::kSettling;
     request.topic = release_->decision.topic;
     request.key = release_->decision.key.value_or("");
   }

@@ -101,8 +101,8 @@ void DeadLetters::OnRead(DeadLetterReply reply) {
         release_->decision.parked && reply.at_end && release_->rows.size() <= kHeldRowsMax;
     SendNext();
   } else if (release_->decision.parked && reply.key_open) {
-    // By now the others are decided to be sent. They wait for events of the topic, or for the stream, and
-    // are found again.
+    // The others are decided to be sent. They wait for events of the topic, or for the stream, and are found
+    // again.
     EndRelease();
   } else if (release_->decision.parked) {
     KeyIsDone();

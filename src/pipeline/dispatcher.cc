@@ -237,7 +237,8 @@ SubmitResult Dispatcher::Submit(const envelope::Record& record, delivery::Sequen
       topics_without_schema_.emplace(record.topic);
       return {SubmitResult::Outcome::kTopicPending, {}};
     case envelope::SchemaTable::State::kRejected:
-      return {SubmitResult::Outcome::kRejected, {FailureKind::kSchemaRejected, schema.rejection}};
+      return {SubmitResult::Outcome::kRejected,
+              {FailureKind::kSchemaRejected, schema.rejection, schema.unclear}};
     case envelope::SchemaTable::State::kKnown:
       break;
   }

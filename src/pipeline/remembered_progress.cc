@@ -75,7 +75,7 @@ std::optional<Halt> CheckTimeline(const Progress& progress, const SourceFacts& f
 std::optional<Halt> CheckAdoption(const std::string& name, std::uint32_t timeline, base::Lsn lsn,
                                   const SourceFacts& facts) {
   const bool known = timeline != 0 && lsn.valid();
-  if (!known || (facts.EndOf(timeline).valid() && timeline <= facts.TimelineOf(lsn))) {
+  if (!known || facts.HasBegun(timeline, lsn)) {
     return std::nullopt;
   }
   return MakeHalt(

@@ -92,7 +92,7 @@ void SchemaLookUps::Judge(SchemaTable::Ref ref, const absl::StatusOr<envelope::S
   }
   ++statistics_.rejections;
   const bool known = table_.entry(ref).state == State::kKnown;
-  table_.Reject(ref, std::string(frame.status().message()));
+  table_.Reject(ref, std::string(frame.status().message()), absl::IsAborted(answer.status()));
   times_[ref - 1].due = now.mono + (known ? refresh_ : kRejectionKept);
 }
 

@@ -131,11 +131,9 @@ absl::Status DeadLetterJob::CarryOut(const DeadLetterRequest& request, DeadLette
         reply->at_end = true;
         break;
       }
+      RETURN_IF_ERROR(table_->RetryBehind(request.topic, request.key, request.seq));
       ASSIGN_OR_RETURN(reply->rows,
                        table_->ReadKey(request.topic, request.key, request.position, kRowsAtATime));
-      if (reply->rows.empty()) {
-        RETURN_IF_ERROR(table_->RetryBehind(request.topic, request.key, request.seq));
-      }
       std::size_t bytes = 0;
       for (const base::DeadLetter& row : reply->rows) {
         bytes += row.Bytes();

@@ -88,15 +88,15 @@ void DeadLetterTable::Insert(const pipeline::DeadLetterRequest& request,
 
 void DeadLetterTable::Read(const pipeline::DeadLetterRequest& request,
                            pipeline::DeadLetterReply* reply) {
+  if (request.of_key) {
+    RetryBehind(request.topic, request.key, request.seq);
+  }
   std::map<std::pair<std::string, std::int64_t>, DeadLetter*> wanted;
   for (DeadLetter& row : rows_) {
     if (request.of_key ? IsOfKey(row, request.topic, request.key) && row.place < request.position
                        : !row.closed && row.seq == request.seq) {
       wanted.emplace(std::pair(row.place, row.seq), &row);
     }
-  }
-  if (request.of_key && wanted.empty()) {
-    RetryBehind(request.topic, request.key, request.seq);
   }
   std::uint64_t left = random_.Chance(500) ? 100 : random_.Between(1, 4);
   for (const auto& [at, row] : wanted) {

@@ -15,10 +15,9 @@ import sys
 # (file, the code as it is, the code with mistakes: BUG(name) is true when that one is switched on)
 BUGS = [
     ("base/source_facts.cc",
-     "    const bool adopted_later = kept.timeline != 0 && Here(kept).lsn > position;\n"
-     "    return adopted_later ? Here(kept) :",
-     "    const bool adopted_later = (kept.timeline != 0 || BUG(decision_of_before_kept)) && Here(kept).lsn > position;\n"
-     "    return adopted_later ? Here(kept) :"),
+     "kept.timeline != 0 && HasBegun(kept.timeline, kept.lsn) && Here(kept).lsn > position;",
+     "(BUG(decision_of_before_kept) || (kept.timeline != 0 && (BUG(adoption_of_another_history_kept) || "
+     "HasBegun(kept.timeline, kept.lsn)))) && Here(kept).lsn > position;"),
     ("base/source_facts.cc",
      "  if (since.timeline != 0) {",
      "  if (since.timeline != 0 && !BUG(adoption_of_lost_log_kept)) {"),

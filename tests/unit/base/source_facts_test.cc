@@ -129,6 +129,18 @@ TEST_F(AdoptedTableTest, DecisionOfBeforeIsReplaced) {
   EXPECT_EQ(decided.prefixes_since.at("shop"), (Since{Lsn(60), now}));
 }
 
+// Of a timeline that began later here: the server was set back and promoted once more. It would halt again.
+TEST_F(AdoptedTableTest, DecisionForgetsAnAdoptionOfAnotherHistory) {
+  facts_.message_prefixes = {"shop"};
+  Progress newest = AdoptedAt(Lsn(120));
+  newest.tables[0].since = {Lsn(120), kAt, 2};
+  newest.tables[0].first_xid = {};
+  newest.prefixes_since = {{"shop", {Lsn(120), kAt, 3}}};
+  const Progress decided = facts_.DecisionAt(Lsn(60), kAt, newest);
+  EXPECT_EQ(decided.tables[0].since, (Since{Lsn(60), kAt}));
+  EXPECT_EQ(decided.prefixes_since.at("shop"), (Since{Lsn(60), kAt}));
+}
+
 TEST_F(AdoptedTableTest, PositionBehindTheSwitchOfTimelinesIsOfAnotherHistory) {
   Progress progress = AdoptedAt(Lsn(120));
   progress.tables[0].since = {Lsn(170), kAt, 1};
