@@ -1,5 +1,6 @@
 """A broker rejects a record that is too large, and the topic's limits take it: its leader may hear of a change later than others."""
 
+import random
 import threading
 import time
 
@@ -122,3 +123,14 @@ def test_message_is_not_overtaken_after_an_answer_that_is_not_about_it(make_pipe
     assert p.execute("SELECT event_type, parked FROM walpost.dead_letters WHERE closed_at IS NULL ORDER BY seq") == [("m", True), ("e2", True)]
     p.walpost.verb("dlq", "retry", "--key", "k", "--wait", "60s")
     assert park_order_test.types(p) == ["e1", "m", "e2"]
+
+
+# The broker packs a batch anew before it looks at its size, and what cannot be compressed grows.
+def test_message_that_grows_in_its_topic_keeps_no_key_parked(make_pipeline, kafka):
+    p = parked_behind(make_pipeline, kafka, payload=random.Random(1).randbytes(LARGE - 335))
+    park_order_test.correct(p)
+    kafka.alter_topic(p.name, {"compression.type": "gzip", "max.message.bytes": str(LARGE)})
+    p.walpost.verb("dlq", "retry", "--key", "k", "--wait", "60s", check=False)
+    servers.wait_for(lambda: park_order_test.types(p) == ["e1", "e2"], 60, "the events before and behind it")
+    detail = p.execute("SELECT detail FROM walpost.dead_letters WHERE closed_at IS NULL")[0][0]
+    assert "MSG_SIZE_TOO_LARGE" in detail, detail

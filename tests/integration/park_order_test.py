@@ -1,6 +1,7 @@
 """The order of the rows within a parked key."""
 
 import re
+import threading
 
 import psycopg2
 import pytest
@@ -446,7 +447,7 @@ def test_full_table_whose_retry_fails_at_once_has_the_discards_behind_it_carried
     assert open_rows(p) == 3 and not p.walpost.status()["halt"]
 
 
-def test_discard_ends_a_release_that_waits_for_its_topic(make_pipeline, pair):
+def test_discards_end_a_release_that_waits_for_its_topic(make_pipeline, pair):
     """One partition of the topic has no leader, and an event waits for it."""
     p = make_pipeline(on_kafka=pair, create_topic=False, config={"delivery": {"on_undeliverable": "park", "shutdown_timeout": "1s"}})
     for topic in (f"walpost.progress.{p.name}", "other-" + p.name):
@@ -460,14 +461,46 @@ def test_discard_ends_a_release_that_waits_for_its_topic(make_pipeline, pair):
     p.wait_confirmed()
     at = {message.partition(): message.key().decode() for message in pair.read_all(p.name)}
     insert(p, "k1", key=at[0], bad=True)
+    insert(p, "k2", key=at[0])
     p.execute("INSERT INTO outbox.events (aggregate_type, aggregate_id, event_type, headers) VALUES (%s, 'j', 'j1', '{\"walpost-x\": \"1\"}')",
               "other-" + p.name)
-    servers.wait_for(lambda: open_rows(p) == 2, 60, "the rows")
+    servers.wait_for(lambda: open_rows(p) == 3, 60, "the rows")
     correct(p)
     pair.two.stop()
     insert(p, "waits", key=at[1])
     servers.wait_for(lambda: p.walpost.status()["in_flight"]["events"] == 1, 60, "the event that waits")
     p.walpost.verb("dlq", "retry", "--key", at[0], "--wait", "5s", check=False)
+    later = p.execute("SELECT position FROM walpost.dead_letters WHERE event_type = 'k2'")[0][0]
+    p.walpost.verb("dlq", "discard", "--position", later, "--yes", "--wait", "60s")
     p.walpost.verb("dlq", "discard", "--key", at[0], "--yes", "--wait", "60s")
     p.walpost.verb("dlq", "retry", "--key", "j", "--wait", "60s")
     assert [message.key() for message in pair.read_all("other-" + p.name)] == [b"j"]
+
+
+def test_rows_that_come_during_a_release_are_sent_after_a_restart(make_pipeline, kafka):
+    """The key gets events about as fast as its rows are sent."""
+    p = parking(make_pipeline, kafka)
+    insert(p, "bad", bad=True)
+    servers.wait_for(lambda: open_rows(p) == 1, 60, "the row")
+    correct(p)
+    written = threading.Event()
+
+    def write():
+        with p.connected() as cursor:
+            while not written.wait(0.003):
+                cursor.execute("INSERT INTO outbox.events (aggregate_type, aggregate_id, event_type) VALUES (%s, 'k', 'later')", (p.name,))
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    try:
+        servers.wait_for(lambda: open_rows(p) >= 5, 60, "rows")
+        p.walpost.verb("dlq", "retry", "--key", "k", "--wait", "60s")
+        servers.wait_for(lambda: open_rows(p) >= 20, 60, "rows that came later")
+        p.walpost.kill9()
+        p.walpost.start()
+    finally:
+        written.set()
+        writer.join()
+    servers.wait_for(lambda: open_rows(p) == 0, 120, "the key to be released")
+    p.wait_confirmed()
+    assert len(types(p)) >= 1 + p.execute("SELECT count(*) FROM outbox.events WHERE event_type = 'later'")[0][0]

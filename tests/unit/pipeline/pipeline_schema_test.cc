@@ -362,5 +362,28 @@ TEST_F(SchemaTest, ReleaseOfAKeyWhoseSchemaIsStillRejectedFailsAndTheKeyStaysPar
   EXPECT_EQ(pipeline().parked_keys(), 1U);
 }
 
+// An answer that says nothing about the schema must not let others overtake the message.
+TEST_F(SchemaTest, MessageLeavesItsKeyOnlyWhenItsSchemaIsRejected) {
+  options_.on_undeliverable = OnUndeliverable::kPark;
+  for (const absl::Status& answer : {absl::AbortedError("not the leader"), NoSubject()}) {
+    Restart();
+    dead_letters_.rows.clear();
+    Connect();
+    SendPayload(Begin(100));
+    Event("a1");
+    Answer(NoSubject());
+    SendPayload(Commit(100));
+    DeliverAll();
+    dead_letters_.rows.at(0).source = "message:shop";
+    dead_letters_.Decide(0, base::DeadLetter::Decision::kRetry, /*of_key=*/true);
+    for (int i = 0; i < 2'000 && dead_letters_.rows.at(0).retry(); ++i) {
+      Answer(answer);
+      Advance(kBackOff);
+    }
+    EXPECT_THAT(dead_letters_.rows.at(0).detail, HasSubstr(std::string(answer.message())));
+    EXPECT_EQ(dead_letters_.rows.at(0).parked, absl::IsAborted(answer));
+  }
+}
+
 }  // namespace
 }  // namespace walpost::pipeline
