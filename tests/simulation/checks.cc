@@ -165,6 +165,7 @@ void Simulation::CheckHalt() {
     expected = std::any_of(errors_.begin(), errors_.end(), [](const auto& error) {
       return error.second >= pipeline::ServerErrors::kSameErrorMax;
     });
+    expected = expected || losses_ >= pipeline::SourceTimers::kLossesMax;
   } else {
     // What a dead process knew of the publication came when the next one had accepted it as it is.
     // And its record may be of the history before a server was set back.

@@ -115,6 +115,7 @@ void Simulation::StartProcess() {
   most_open_ = 0;
   stopping_ = halt_seen_ = yields_ = false;
   errors_.clear();
+  losses_ = 0;
   connecting_.reset();
   finishing_until_ = base::MonotonicTime();
   recover_at_ = base::MonotonicTime();
@@ -284,6 +285,8 @@ bool Simulation::TakeFrame() {
 
 void Simulation::EndOfStream() {
   const StreamEnd end = *std::move(connection_->end);
+  losses_ = pipeline_->received_lsn() > furthest_ ? 1 : losses_ + 1;
+  furthest_ = std::max(furthest_, pipeline_->received_lsn());
   if (end.kind == StreamEnd::Kind::kServerError) {
     // Where the error is, as far as walpost can know.
     const Walsender& walsender = *connection_->walsender;

@@ -248,6 +248,8 @@ class Simulation {
   std::uint64_t processes_ = 0;
   base::MonotonicTime finishing_until_;  // CopyDone sent
   std::map<std::string, int> errors_;    // of the server, by place
+  base::Lsn furthest_;                   // that a stream has come to
+  int losses_ = 0;                       // of the connection since
   base::MonotonicTime spinning_at_;      // a deadline that passed
   int spins_ = 0;
   int burst_ = 0;  // keepalives of a server that stops, in this turn

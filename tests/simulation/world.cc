@@ -178,6 +178,7 @@ void Simulation::Resumed() {
   recover_at_ = base::MonotonicTime();
   halt_seen_ = false;
   errors_.clear();
+  losses_ = 0;
   dead_letters_unusable_ = false;
 }
 
