@@ -32,6 +32,44 @@ TEST_F(IntakeRelationsTest, ColumnsAreBoundFromTheRelationInForce) {
   EXPECT_EQ(tracker_.entry(1).record.key, "key2");
 }
 
+class TablesOfOneNameTest : public IntakeRelationsTest {
+ protected:
+  static constexpr std::uint32_t kOther = 9;
+
+  TablesOfOneNameTest() { facts_.tables.push_back({kOther, "sales", "events"}); }
+
+  static PipelineOptions WithBoth() {
+    PipelineOptions options = OptionsOf(EventsOutbox());
+    options.outboxes.push_back(EventsOutbox());
+    options.outboxes[0].table.topic = "first";
+    options.outboxes[1].table.topic = "second";
+    options.outboxes[1].table.schema = "sales";
+    return options;
+  }
+};
+
+TEST_F(TablesOfOneNameTest, EachIsTheOutboxOfItsSchema) {
+  const PipelineOptions options = WithBoth();
+  DeadLetters dead_letters{options, &tracker_};
+  Undeliverables undeliverables{options, &tracker_, &counters_, &dead_letters};
+  Intake intake{options, &tracker_, &counters_, &undeliverables};
+  intake.Start(facts_);
+  pgoutput::Relation other = EventsRelation();
+  other.id.oid = kOther;
+  other.schema = "sales";
+  const std::vector<std::string> payloads = {
+      walpost::testing::RelationBytes(EventsRelation()), walpost::testing::RelationBytes(other),
+      Begin(100), EventBytes("e1"),
+      walpost::testing::InsertBytes(other.id, {TextColumn("e2"), TextColumn("k"), TextColumn("t"),
+                                               TextColumn("t"), BinaryColumn("p")})};
+  for (const std::string& payload : payloads) {
+    ASSERT_FALSE(intake.TakePayload(payload, {}));
+  }
+  EXPECT_THAT(Ids(), ElementsAre("e1", "e2"));
+  EXPECT_EQ(tracker_.entry(0).record.topic, "first");
+  EXPECT_EQ(tracker_.entry(1).record.topic, "second");
+}
+
 // A row that was inserted before its table was attached is no event.
 TEST_F(IntakeRelationsTest,
        RowUnderAPartitionsOwnNameIsIgnoredWhereThePublicationIsKnownToBeAsItWas) {
