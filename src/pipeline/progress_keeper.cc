@@ -27,7 +27,7 @@ void ProgressKeeper::OnConnected(const base::SourceFacts& facts, bool adopted) {
     // The next connection finds it adopted already, also when Kafka is away until then. A process with the
     // configuration of before, or a late record of one, must not undo it.
     static_cast<base::Fingerprint&>(*remembered_) = facts;
-    ++remembered_->epoch;
+    remembered_->epoch = base::NextEpoch(remembered_->epoch, facts.looked_at);
   }
 }
 

@@ -429,7 +429,6 @@ void Simulation::SeeToForeignHands() {
   const std::optional<base::Progress>& newest = kafka_.progress().newest();
   const base::SourceFacts facts = server_.Facts();
   base::Progress progress = facts.DecisionAt(facts.confirmed_flush_lsn, now_.wall, newest);
-  progress.epoch = newest ? newest->epoch + 1 : 1;
   progress.recorded_at = now_.wall;
   if (plan_.adopts && server_.configured()) {
     server_.AdoptByDecision(progress.tables.at(plan_.tables - 1).since);

@@ -124,9 +124,9 @@ class Mover {
   bool remembers_nothing() const { return !newest_ && unread_.count == 0; }
 
   // From here on streaming begins at `position` and at nothing else.
-  absl::Status Decide(Lsn position) { return Remember(position, newest_ ? newest_->epoch + 1 : 1); }
+  absl::Status Decide(Lsn position) { return Remember(position, /*decided=*/true); }
 
-  absl::Status Remember(Lsn position, std::uint64_t epoch) {
+  absl::Status Remember(Lsn position, bool decided) {
     if (options_.progress_topic.empty()) {
       return absl::OkStatus();
     }
@@ -146,7 +146,7 @@ class Mover {
                        dead_letters->CountWritten());
       progress.dead_letters = written.rows;
     }
-    progress.epoch = epoch;
+    progress.epoch = decided ? progress.epoch : 0;
     progress.recorded_at =
         std::chrono::time_point_cast<std::chrono::microseconds>(std::chrono::system_clock::now());
     if (!envelope::DecodeProgress(envelope::EncodeProgress(progress)).ok()) {
@@ -461,8 +461,9 @@ absl::Status RememberBeginning(const InitOptions& options) {
   }
   Mover begun(options);
   RETURN_IF_ERROR(begun.Look(/*slot_may_be_lost=*/true));
-  return begun.remembers_nothing() ? begun.Remember(begun.facts().confirmed_flush_lsn, /*epoch=*/0)
-                                   : absl::OkStatus();
+  return begun.remembers_nothing()
+             ? begun.Remember(begun.facts().confirmed_flush_lsn, /*decided=*/false)
+             : absl::OkStatus();
 }
 
 Outcome SlotAdvance(const InitOptions& options, const std::string& to, bool confirmed) {

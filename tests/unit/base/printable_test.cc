@@ -31,6 +31,17 @@ TEST(PrintableTest, WhatATerminalObeysIsEscaped) {
   EXPECT_EQ(Printable("\u202ea\u2066\u2028"), "\\xe2\\x80\\xaea\\xe2\\x81\\xa6\\xe2\\x80\\xa8");
 }
 
+TEST(PrintableTest, CharactersBesideThoseThatAreObeyedStay) {
+  for (const std::string text : {"\u0080", "\u009f", "\u061c", "\u200e", "\u200f", "\u2028",
+                                 "\u202e", "\u2066", "\u2069", "\x1f", "\x7f"}) {
+    EXPECT_THAT(Printable(text), StartsWith("\\x")) << Printable(text);
+  }
+  for (const std::string text : {"\u00a0", "\u061b", "\u061d", "\u200d", "\u2010", "\u2027",
+                                 "\u202f", "\u2065", "\u206a", " ", "~"}) {
+    EXPECT_EQ(Printable(text), text);
+  }
+}
+
 TEST(PrintableTest, WhatIsNoUtf8IsEscaped) {
   EXPECT_EQ(Printable("\x9b"
                       "1m"),

@@ -31,7 +31,9 @@ TEST(ProgressTest, ReadsBackAsWritten) {
   progress.tables[1].first_xid = {base::FullXid{0x1'0000'0007}, 3, base::Lsn(0x99)};
   progress.prefixes_since = {
       {"shop",
-       {base::Lsn(0x88), base::WallTime(std::chrono::microseconds(1'700'000'000'000'003)), 4}}};
+       {base::Lsn(0x88), base::WallTime(std::chrono::microseconds(1'700'000'000'000'003)), 4}},
+      {"billing",
+       {base::Lsn(0x89), base::WallTime(std::chrono::microseconds(1'700'000'000'000'004)), 0}}};
   progress.dead_letters = 12;
   std::uint64_t lsn = 70;
   for (const std::int64_t origins : {std::numeric_limits<std::int64_t>::min(), std::int64_t{-1},

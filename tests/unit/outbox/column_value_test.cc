@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <limits>
+#include <map>
 #include <string>
 
 #include "support/pgoutput_bytes.h"
@@ -234,9 +235,15 @@ TEST(TypeTest, WhatCanBeTextPayloadOrInteger) {
 }
 
 TEST(TypeTest, BuiltInTypesAreKnownByTheirNameInTheCatalog) {
-  EXPECT_EQ(BuiltInType("uuid"), type_oid::kUuid);
-  EXPECT_EQ(BuiltInType("int4"), type_oid::kInt4);
-  EXPECT_EQ(BuiltInType("timestamptz"), type_oid::kTimestamptz);
+  // As pg_type has them.
+  for (const auto& [name, oid] : std::map<std::string, std::uint32_t>{
+           {"bool", 16},          {"bytea", 17},     {"name", 19},    {"int8", 20},
+           {"int2", 21},          {"int4", 23},      {"text", 25},    {"oid", 26},
+           {"json", 114},         {"float4", 700},   {"float8", 701}, {"bpchar", 1042},
+           {"varchar", 1043},     {"date", 1082},    {"time", 1083},  {"timestamp", 1114},
+           {"timestamptz", 1184}, {"numeric", 1700}, {"uuid", 2950},  {"jsonb", 3802}}) {
+    EXPECT_EQ(BuiltInType(name), oid) << name;
+  }
   EXPECT_EQ(BuiltInType("money"), 0U);
   EXPECT_EQ(BuiltInType("_text"), 0U);
   EXPECT_EQ(BuiltInType(""), 0U);

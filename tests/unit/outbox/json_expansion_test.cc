@@ -119,6 +119,8 @@ TEST(JsonExpansionTest, MembersOfTwoTypesAreNotExpanded) {
   EXPECT_EQ(Expanded(R"({"l":[{"a":1},{"a":"x"}]})"), "-");
   EXPECT_EQ(Expanded(R"({"l":[[1],["x"]]})"), "-");
   EXPECT_EQ(Expanded(R"({"l":[1,2.5]})"), "-");
+  EXPECT_EQ(Expanded(R"({"l":[1,"x"],"a":1})"), "-") << "whatever follows";
+  EXPECT_EQ(Expanded(R"({"":1,"a":1})"), "-") << "a field of Kafka Connect has a name";
 }
 
 TEST(JsonExpansionTest, NameThatStandsTwiceHasItsLastValueAtItsFirstPlace) {
@@ -236,11 +238,24 @@ TEST(JsonTextTest, IsEscapedAsJacksonDoes) {
 }
 
 TEST(JsonTextTest, BytesThatAreNotUtf8AreRejected) {
-  for (const char* text : {"\xff", "\xc0\x80", "\xe2\x98", "\xed\xa0\x80", "\xf4\x90\x80\x80",
-                           "\xf0\x80\x80\x80", "\x80"}) {
+  for (const char* text : {"\xff", "\xc0\x80", "\xc1\xbf", "\xe2\x98", "\xe0\x9f\xbf",
+                           "\xed\xa0\x80", "\xf4\x90\x80\x80", "\xf0\x8f\xbf\xbf",
+                           "\xf5\x80\x80\x80", "\xe2(\x98", "\xe2\x98(", "\x80"}) {
     std::string json;
     EXPECT_FALSE(AppendJsonText(text, &json)) << text;
   }
+}
+
+TEST(JsonTextTest, FirstAndLastCharacterOfEachSizeIsTaken) {
+  for (const std::string text :
+       {"\u0080", "\u07ff", "\u0800", "\u0fff", "\ud7ff", "\ue000", "\uffff"}) {
+    std::string json;
+    ASSERT_TRUE(AppendJsonText(text, &json)) << text;
+    EXPECT_EQ(json, "\"" + text + "\"");
+  }
+  std::string json;
+  ASSERT_TRUE(AppendJsonText("\U00010000\U0010ffff", &json));
+  EXPECT_EQ(json, "\"\\uD800\\uDC00\\uDBFF\\uDFFF\"");
 }
 
 TEST(JavaNumberTest, ChangesItsNotationWhereJavaDoes) {
