@@ -1,6 +1,7 @@
 // SourceFacts, Progress - what preflight learned about the PostgreSQL side of one replication
 // connection, and what is remembered of the connections before.
-// Why here: postgres fills it in, pipeline judges it, observe shows it.
+// Why here: postgres fills it in, pipeline judges it, observe shows it; none of them may use
+//   another.
 // Thread: a value.
 #pragma once
 
@@ -128,8 +129,8 @@ struct CommittedTransaction {
 
 // How far a pipeline has come, as Kafka remembers it: proto/walpost/v1/progress.proto.
 struct Progress : Fingerprint {
-  // Raised by an operator's decision, and when a table or prefix is adopted (NextEpoch): a record of a higher
-  // one counts for more, wherever it stands.
+  // Raised by an operator's decision, and when a table or prefix is adopted: a record of a higher one counts
+  // for more, wherever it stands. DecisionAt, ProgressKeeper.
   std::uint64_t epoch = 0;
   std::uint64_t system_identifier = 0;
   std::uint32_t timeline = 1;
@@ -150,9 +151,6 @@ struct Progress : Fingerprint {
     return last_transactions.empty() ? Lsn() : last_transactions.front().commit_lsn;
   }
 };
-
-// Above `known`, and above what a dead process may still have on its way to Kafka: the server's clock in ms.
-std::uint64_t NextEpoch(std::uint64_t known, WallTime at);
 
 struct SourceFacts : Fingerprint {
   std::uint64_t system_identifier = 0;

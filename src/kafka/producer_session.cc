@@ -178,8 +178,9 @@ rd_kafka_resp_err_t ProducerSession::SendBatch(TopicPartition target) {
   }
   const bool one = mode_ == delivery::Sink::Mode::kOneAtATime;
   // A batch that is larger than its topic takes fails as a whole, although each record would fit.
+  const std::optional<std::int64_t>& topic_max = target.first->limits.message_bytes_max;
   const std::int64_t bytes_max =
-      std::min(batch_bytes_max_, target.first->limits.message_bytes_max.value_or(INT64_MAX));
+      std::min(batch_bytes_max_, topic_max ? BatchBytesFor(*topic_max) : INT64_MAX);
   std::int64_t bytes = kRequestHeaderBytes;
   while (!to.waiting->empty()) {
     const Waiting& next = to.waiting->front();

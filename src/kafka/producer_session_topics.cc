@@ -162,10 +162,13 @@ bool ProducerSession::TakeAnswer(const TopicQuestion& found, TopicState* topic) 
   }
   topic->leaders = found.leaders;
   TakeLimits(found, topic);
+  const TopicAnswer answer = AnswerOf(topic->partition_count, topic->limits);
   if (const auto said = memory_->rejecting.find(topic->name);
-      said != memory_->rejecting.end() &&
-      said->second.answer != AnswerOf(topic->partition_count, topic->limits)) {
+      said != memory_->rejecting.end() && said->second.answer != answer) {
     memory_->rejecting.erase(said);  // also when this one rejects nothing
+  }
+  if (auto& stands = memory_->standing[topic->name]; stands.answer != answer) {
+    stands = {answer, now_.mono};
   }
   const auto rejected = memory_->rejected_times.find(topic->name);
   topic->dated_now = rejected != memory_->rejected_times.end() &&
@@ -269,7 +272,7 @@ bool ProducerSession::IsBelieved(const TopicState& topic) {
   TopicMemory::Rejecting& said = found->second;
   const TopicAnswer answer = AnswerOf(topic.partition_count, topic.limits);
   if (added || said.answer != answer) {
-    said = {answer, now_.mono, now_.mono};
+    said = {{answer, now_.mono}, now_.mono};
   } else if (now_.mono >= said.asked_at + std::max(wait, 2 * kAnswerKept)) {
     const bool rejected =
         said.asked_at >= said.since + wait && now_.mono < said.asked_at + kRejectionKept;
@@ -277,6 +280,14 @@ bool ProducerSession::IsBelieved(const TopicState& topic) {
   }
   said.asked_at = now_.mono;
   return now_.mono < topic.limits_read_at + kLimitsKept && now_.mono >= said.since + wait;
+}
+
+// Whether the limits are just read and have been the same for so long that the leader has heard of them too.
+// Then a record that it rejects all the same is rejected for good: it grows where the leader packs it anew.
+bool ProducerSession::HaveStood(const TopicState& topic) const {
+  const auto found = memory_->standing.find(topic.name);
+  return found != memory_->standing.end() && now_.mono < topic.limits_read_at + kLimitsKept &&
+         now_.mono >= found->second.since + options_.unknown_topic_wait;
 }
 
 // It was away, or its offsets begin anew.

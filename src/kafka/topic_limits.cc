@@ -147,7 +147,6 @@ TopicLimits LimitsOf(
       limits.compacts = value.find("compact") != std::string_view::npos;
     } else if (name == "compression.type") {
       limits.uncompressed = value == "uncompressed";
-      limits.recompresses = !limits.uncompressed && value != "producer";
     } else if (name == "retention.ms") {
       retention = Number(value);
     } else if (name == "retention.bytes") {
@@ -237,15 +236,7 @@ std::optional<bool> IsTooLarge(const envelope::Record& record, const TopicLimits
   if (!limits.message_bytes_max || compressed) {
     return std::nullopt;
   }
-  const std::int64_t bytes = BatchBytesOf(record);
-  if (bytes > *limits.message_bytes_max) {
-    return true;
-  }
-  // A broker that packs it looks at the size once more. What cannot be compressed grows, with snappy by a
-  // sixth.
-  const bool may_grow =
-      limits.recompresses && bytes + bytes / 5 + 1'024 > *limits.message_bytes_max;
-  return may_grow ? std::nullopt : std::optional(false);
+  return BatchBytesOf(record) > *limits.message_bytes_max;
 }
 
 bool Contradict(const TopicLimits& limits, delivery::FailureKind rejection,

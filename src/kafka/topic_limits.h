@@ -36,7 +36,6 @@ struct TopicLimits {
   // A record dated further ahead gets the present.
   std::chrono::milliseconds ahead_max = kClockSlack;
   bool uncompressed = false;        // compression.type: the broker unpacks what comes
-  bool recompresses = false;        // or packs it anew
   bool has_cleanup_policy = false;  // the answer had one: the next two follow from it
   bool compacts = false;
   bool deletes = false;
@@ -75,7 +74,8 @@ absl::StatusOr<std::int64_t> ReadRequestBytesMax(rd_kafka_t* client, std::int32_
 TopicLimits LimitsOf(
     const std::vector<std::pair<std::string_view, std::string_view>>& configuration);
 
-// For a topic that takes batches up to `message_bytes_max`: a little less, to be sure.
+// For a topic that takes batches up to `message_bytes_max`: a little less, because a broker that packs them
+// anew looks at the size once more.
 std::int64_t BatchBytesFor(std::int64_t message_bytes_max);
 
 // A batch of this record alone, as the broker measures it against max.message.bytes.
@@ -87,12 +87,12 @@ std::int64_t RequestBytesOf(const envelope::Record& record);
 // Whether brokers reject it because compaction needs a key, which may be empty.
 bool LacksKey(const envelope::Record& record, const TopicLimits& limits);
 
-// Whether it is larger than the topic takes; nullopt = not known, as where the producer compresses, or near
-// the limit where the broker does.
+// Whether it is larger than the topic takes; nullopt = not known, as where the producer compresses. A record
+// that is not may still grow: a broker that packs it anew looks at the size once more.
 std::optional<bool> IsTooLarge(const envelope::Record& record, const TopicLimits& limits,
                                bool compressed);
 
-// Whether these limits take the record that a broker rejected. Then one of the two is old: either may be
+// Whether these limits take the record that a broker rejected. Then one of the two may be old: either may be
 // what walpost heard of last.
 bool Contradict(const TopicLimits& limits, delivery::FailureKind rejection,
                 const envelope::Record& record, bool compressed);

@@ -35,6 +35,7 @@ struct DeadLetterRelease {
   delivery::Sequence settled_below = 0;       // what was read before goes first
   mutable delivery::Sequence settled_to = 0;  // below here it is known to be settled
   std::deque<base::DeadLetter> rows;
+  bool begun = false;     // a row of it is done
   std::string failure;    // why the first of `rows` ends it
   bool unpark = false;    // or goes on without it
   bool unparked = false;  // one that was tried twice

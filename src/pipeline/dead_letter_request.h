@@ -30,7 +30,8 @@ struct DeadLetterRequest {
     // `retries_only`: only retries, of keys without a discard.
     kDecision,
     // With records: the first open rows of the key, in the order of the stream, that stand before `position`.
-    // Those behind seq about which nobody ever decided are to be sent from here on. Or the row seq.
+    // Those behind seq about which nobody ever decided are to be sent from here on. Or the row seq. None
+    // where the row seq is to be sent no more and it has not `begun`.
     kRead,
     kLookAgain,  // what is decided about the row seq
     kDelivered,  // the row seq was sent
@@ -51,6 +52,7 @@ struct DeadLetterRequest {
   bool of_key = false;        // topic and key are a parked key
   bool beside = false;        // kDecision: something is being released
   bool retries_only = false;  // kDecision: a discard waits
+  bool begun = false;         // kRead: earlier rows of the release are gone
   bool keep = false;          // kDelivered: the row stays, closed
   bool unpark = false;        // kFailed
   std::string topic = {};

@@ -304,6 +304,7 @@ std::optional<DeadLetterRequest> DeadLetters::ReleaseStep() const {
     case Release::Phase::kReading:
       request.kind = Kind::kRead;
       request.seq = decision.seq;
+      request.begun = release_->begun;
       request.position = ReleasableTo().ToString();
       return request;
     case Release::Phase::kLooking:
@@ -446,6 +447,10 @@ void DeadLetters::OnDiscarded(std::size_t index, const DeadLetterReply& reply) {
   discards_stalled_ = looked_ = false;  // there may be other decisions
   base::DeadLetter decision = std::move(discards_[index].decision);
   discards_.erase(discards_.begin() + static_cast<std::ptrdiff_t>(index));
+  if (release_ && release_->phase == Release::Phase::kSettling && !release_->begun &&
+      release_->decision.topic == decision.topic && release_->decision.key == decision.key) {
+    EndRelease();  // what is still to be sent of the key is found again
+  }
   if (decision.parked && !reply.key_open && !LetGo(decision) && decision.of_key) {
     discards_.push_back({std::move(decision), /*closed=*/true});
   }

@@ -175,6 +175,7 @@ class DeadLetters {
   void OnDiscarded(std::size_t index, const DeadLetterReply& reply);
   void Begin(base::DeadLetter decision, base::Now now);
   void OnReleaseReply(DeadLetterReply reply, base::Now now);
+  void RowIsDone();
   void OnRead(DeadLetterReply reply);
   void OnLookedAgain(const DeadLetterReply& reply);
   void SendNext();

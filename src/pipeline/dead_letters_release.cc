@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "absl/strings/str_format.h"
 #include "envelope/dead_letter.h"
 #include "envelope/position.h"
 #include "outbox/message_mapper.h"
@@ -13,6 +12,23 @@
 namespace walpost::pipeline {
 
 using base::DeadLetter;
+
+namespace {
+
+bool IsMessage(const DeadLetter& row) {
+  return std::string_view(row.source).starts_with(outbox::kMessageLabel);
+}
+
+// What is known of the row stays: Kafka was not asked, and has said nothing newer.
+std::string Beside(std::string_view why, const DeadLetter& row) {
+  if (row.detail.empty()) {
+    return std::string(why);
+  }
+  const bool there = row.detail.find(why) != std::string::npos;
+  return there ? row.detail : std::string(why) + "; " + row.detail;
+}
+
+}  // namespace
 
 void DeadLetters::Tick(base::Now now) {
   if (now.mono >= retry_at_) {
@@ -78,8 +94,7 @@ void DeadLetters::OnReleaseReply(DeadLetterReply reply, base::Now now) {
       return;
     }
     release_->failure.clear();
-    release_->rows.pop_front();
-    SendNext();
+    RowIsDone();
     return;
   }
   if (!reply.closed) {
@@ -89,6 +104,11 @@ void DeadLetters::OnReleaseReply(DeadLetterReply reply, base::Now now) {
     return;
   }
   release_->GoesOn(now);
+  RowIsDone();
+}
+
+void DeadLetters::RowIsDone() {
+  release_->begun = true;
   release_->rows.pop_front();
   SendNext();
 }
@@ -171,9 +191,10 @@ bool DeadLetters::MayComeAgain(const DeadLetter& row) const {
 void DeadLetters::OnLookedAgain(const DeadLetterReply& reply) {
   release_->look_again = false;
   if (release_->rows.empty()) {
-    // It settles, which may take long. One whose first row is sent goes on: nobody decided about those that
-    // wait to be rows.
-    if (!reply.rows.empty() && !reply.rows.front().retry()) {
+    // It settles, which may take long. One that has begun goes on: nobody decided about those that wait to be
+    // rows.
+    const bool retry = reply.rows.empty() ? release_->begun : reply.rows.front().retry();
+    if (!retry) {
       EndRelease();
     }
     return;
@@ -188,8 +209,7 @@ void DeadLetters::OnLookedAgain(const DeadLetterReply& reply) {
   DeadLetter& row = release_->rows.front();
   if (reply.rows.empty()) {  // somebody closed it
     Drop();
-    release_->rows.pop_front();
-    SendNext();
+    RowIsDone();
     return;
   }
   const DeadLetter& now = reply.rows.front();
@@ -206,7 +226,7 @@ void DeadLetters::OnLookedAgain(const DeadLetterReply& reply) {
   } else if (!to_be_sent || before_decided) {
     // Also when it was taken back: the table must change, or the same decision is found again, for ever.
     Drop();
-    Fail("nobody has decided to send it, and it comes before those that were decided");
+    Fail(Beside("nobody has decided to send it, and it comes before those that were decided", row));
   } else if (sending_ == Sending::kWaiting && row.send_to == now.send_to) {
     release_->phase = Release::Phase::kSending;
   } else {
@@ -223,8 +243,11 @@ void DeadLetters::Send() {
     return;
   }
   if (!RowRecords::HasRecord(next)) {
-    Fail("it has no record that could be sent: discard it by its id, then retry, and emit it anew",
-         /*unpark=*/StopsNobody(next));
+    constexpr std::string_view kMessage =
+        "it has no record that could be sent: discard it by its id, then retry, and emit it anew";
+    constexpr std::string_view kRow =
+        "it has no record that could be sent: correct its row, then retry, which makes one";
+    Fail(Beside(IsMessage(next) ? kMessage : kRow, next), /*unpark=*/StopsNobody(next));
     return;
   }
   const std::string& topic = next.send_to.empty() ? next.topic : next.send_to;
@@ -238,8 +261,7 @@ void DeadLetters::Send() {
 
 // Any SQL role may emit a message of any key, also one that no topic takes.
 bool DeadLetters::StopsNobody(const DeadLetter& row) const {
-  return row.parked && !messages_halt_ &&
-         std::string_view(row.source).starts_with(outbox::kMessageLabel);
+  return row.parked && !messages_halt_ && IsMessage(row);
 }
 
 void DeadLetters::Fail(const std::string& why, bool unpark) {

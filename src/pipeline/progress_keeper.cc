@@ -16,6 +16,7 @@ ProgressKeeper::ProgressKeeper(const PipelineOptions& options, const KnownTransa
     : known_(known), topic_(options.progress_topic), name_(options.name) {}
 
 void ProgressKeeper::OnConnected(const base::SourceFacts& facts, bool adopted) {
+  const std::uint64_t attempted = adopted_ ? epoch() : 0;
   facts_ = facts;
   if (facts.progress) {
     acknowledged_ = std::max(acknowledged_, facts.progress->end_lsn);
@@ -27,7 +28,8 @@ void ProgressKeeper::OnConnected(const base::SourceFacts& facts, bool adopted) {
     // The next connection finds it adopted already, also when Kafka is away until then. A process with the
     // configuration of before, or a late record of one, must not undo it.
     static_cast<base::Fingerprint&>(*remembered_) = facts;
-    remembered_->epoch = base::NextEpoch(remembered_->epoch, facts.looked_at);
+    // Attempts that Kafka has not acknowledged are of one epoch: any of them may arrive, and late.
+    remembered_->epoch = attempted != 0 ? std::max(remembered_->epoch, attempted) : epoch() + 1;
   }
 }
 

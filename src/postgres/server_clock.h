@@ -10,10 +10,13 @@
 
 namespace walpost::postgres {
 
-// An SQL expression: microseconds since 1970. Nothing that committed before it was read is later.
+// An SQL expression: microseconds since 1970. Nothing that the server, or the primary of a standby, committed
+// before it was read is later. A server that was promoted still has the time of the last commit that it
+// replayed, which may be in the future for long.
 inline constexpr char kServerClock[] =
-    "(extract(epoch FROM greatest(pg_catalog.clock_timestamp(), "
-    "pg_catalog.pg_last_xact_replay_timestamp())) * 1000000)::bigint";
+    "(extract(epoch FROM CASE WHEN pg_catalog.pg_is_in_recovery() THEN "
+    "greatest(pg_catalog.clock_timestamp(), pg_catalog.pg_last_xact_replay_timestamp()) ELSE "
+    "pg_catalog.clock_timestamp() END) * 1000000)::bigint";
 
 // An SQL expression: the end of a snapshot, behind the newest transaction that is over. Newer ones may be open.
 inline constexpr char kSnapshotEnd[] =

@@ -131,6 +131,13 @@ absl::Status DeadLetterJob::CarryOut(const DeadLetterRequest& request, DeadLette
         reply->at_end = true;
         break;
       }
+      if (!request.begun) {
+        ASSIGN_OR_RETURN(const auto first, table_->ReadRow(request.seq, /*whole=*/false));
+        if (first.empty() || !first.front().retry()) {
+          reply->at_end = true;
+          break;
+        }
+      }
       RETURN_IF_ERROR(table_->RetryBehind(request.topic, request.key, request.seq));
       ASSIGN_OR_RETURN(reply->rows,
                        table_->ReadKey(request.topic, request.key, request.position, kRowsAtATime));

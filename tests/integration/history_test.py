@@ -2,10 +2,12 @@
 
 import json
 import signal
+import time
 import uuid
 
 import pytest
 import servers
+from fake_clock import FakeClock
 from rejecting import start_parking
 
 
@@ -417,17 +419,35 @@ def test_server_set_back_to_before_a_decision(make_pipeline, workspace, verb):
     assert p.walpost.stop() == 0
 
 
+def promoted_from_one_ahead(workspace):
+    """The clock of its former primary was ten minutes ahead."""
+    clock = FakeClock(workspace.path / "clock")
+    clock.set(600)
+    ahead = workspace.postgres(start=False)
+    ahead.env = clock.env
+    ahead.start()
+    postgres = workspace.postgres(start=False)
+    postgres.make_standby_of(ahead)
+    assert ahead.execute("SELECT clock_timestamp()")[0][0].timestamp() > time.time() + 500
+    ahead.execute("CREATE TABLE public.replayed ()")
+    servers.wait_for(lambda: postgres.execute("SELECT to_regclass('public.replayed')")[0][0], 30, "the standby")
+    postgres.execute("SELECT pg_promote()")
+    ahead.stop("immediate")
+    return postgres
+
+
 @pytest.mark.smoke
-@pytest.mark.parametrize("live", [True, False])
-def test_server_set_back_to_before_an_outbox_was_adopted(make_pipeline, workspace, live):
-    postgres = workspace.postgres()
+@pytest.mark.parametrize(("live", "promoted"), [(True, False), (False, False), (False, True)])
+def test_server_set_back_to_before_an_outbox_was_adopted(make_pipeline, workspace, live, promoted):
+    postgres = promoted_from_one_ahead(workspace) if promoted else workspace.postgres()
     p = make_pipeline(on_postgres=postgres, config={"outboxes": [{"table": "outbox.events"}]})
     p.walpost.verb("init")
     p.execute("CREATE TABLE public.second (LIKE outbox.events INCLUDING DEFAULTS INCLUDING IDENTITY)")
     p.execute(f"ALTER PUBLICATION {p.name} ADD TABLE public.second")
     row = "INSERT INTO public.second (aggregate_type, aggregate_id, event_type) VALUES (%s, 'k', 'Tested')"
     delivered_and_stopped(p, 1, 10)
-    copy = postgres.copy_disk(workspace.path / "copy")
+    copy_disk = postgres.copy_disk_of_a_moment if promoted else postgres.copy_disk  # a restart would forget what it replayed
+    copy = copy_disk(workspace.path / "copy")
     p.walpost.start()
     p.write_wal_past(p.wal_position() + 1_000_000)
     p.wait_confirmed()

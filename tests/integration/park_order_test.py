@@ -477,6 +477,23 @@ def test_discards_end_a_release_that_waits_for_its_topic(make_pipeline, pair):
     assert [message.key() for message in pair.read_all("other-" + p.name)] == [b"j"]
 
 
+def test_discard_soon_after_a_retry_ends_it(make_pipeline, kafka):
+    """The retry waits for its topic, and walpost has not looked yet whether it is still wanted."""
+    p = parking(make_pipeline, kafka, unknown_topic_wait="3min", shutdown_timeout="1s")
+    at_once = "INSERT INTO outbox.events (aggregate_type, aggregate_id, event_type, headers) VALUES (%s, %s, %s, %s)"
+    p.execute(at_once, "missing-" + p.name, "k", "k1", '{"walpost-x": "1"}')
+    p.execute(at_once, "missing-" + p.name, "k", "k2", "{}")
+    insert(p, "j1", key="j", bad=True)
+    servers.wait_for(lambda: open_rows(p) == 3, 60, "the rows")
+    correct(p)
+    p.execute(at_once, "missing-" + p.name, "o", "waits", "{}")
+    servers.wait_for(lambda: p.walpost.status()["in_flight"]["events"] == 1, 60, "the event that waits")
+    p.walpost.verb("dlq", "retry", "--key", "k", "--wait", "1s", check=False)
+    p.walpost.verb("dlq", "discard", "--key", "k", "--yes", "--wait", "60s")
+    p.walpost.verb("dlq", "retry", "--key", "j", "--wait", "60s")
+    assert types(p, "j") == ["j1"]
+
+
 def test_rows_that_come_during_a_release_are_sent_after_a_restart(make_pipeline, kafka):
     """The key gets events about as fast as its rows are sent."""
     p = parking(make_pipeline, kafka)

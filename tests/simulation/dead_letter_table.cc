@@ -88,6 +88,13 @@ void DeadLetterTable::Insert(const pipeline::DeadLetterRequest& request,
 
 void DeadLetterTable::Read(const pipeline::DeadLetterRequest& request,
                            pipeline::DeadLetterReply* reply) {
+  if (request.of_key && !request.begun) {
+    const auto first = Find(request.seq);
+    if (first == rows_.end() || !first->retry()) {
+      reply->at_end = true;
+      return;
+    }
+  }
   if (request.of_key) {
     RetryBehind(request.topic, request.key, request.seq);
   }

@@ -266,7 +266,6 @@ void Simulation::FinishConnecting() {
     return;
   }
   base::SourceFacts facts = server_.Facts();
-  facts.looked_at = now_.wall;
   if (const std::optional<StreamEnd> rejected = Guard(attempt.known, &facts)) {
     Trace("guard:", std::string(rejected->status.message()));
     pipeline_->OnStreamEnd(*rejected, now_);

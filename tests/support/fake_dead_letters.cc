@@ -52,6 +52,10 @@ pipeline::DeadLetterReply FakeDeadLetters::CarryOut(const pipeline::DeadLetterRe
     case Kind::kLoad:
     case Kind::kRead:
       reply.at_end = true;
+      if (request.kind == Kind::kRead && request.of_key && !request.begun &&
+          (found == rows.end() || !found->retry())) {
+        break;
+      }
       for (const DeadLetter& row : rows) {
         const bool load = request.kind == Kind::kLoad;
         const bool wanted = load             ? !row.closed && row.parked && row.seq > request.seq

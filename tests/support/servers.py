@@ -110,6 +110,7 @@ class Postgres:
             os.chown(self.path, self.user.pw_uid, self.user.pw_gid)
         self.data = self.path / "data"
         self.log = self.path / "log"
+        self.env = {}  # of the server
         self._run("initdb", "-D", self.data, "-A", "trust", "--no-sync", "-U", "postgres", "-E", "UTF8", "--locale=C.UTF-8")
         lines = {
             "port": self.port,
@@ -138,7 +139,7 @@ class Postgres:
         command = [str(self.bindir / tool), *map(str, arguments)]
         if self.user:
             command = ["runuser", "-u", self.user.pw_name, "--", *command]
-        done = subprocess.run(command, cwd="/", capture_output=True, text=True, check=False)
+        done = subprocess.run(command, cwd="/", capture_output=True, text=True, check=False, env=os.environ | self.env)
         if check and done.returncode != 0:
             raise RuntimeError(f"{tool}: {done.stdout}{done.stderr}")
         return done
@@ -161,11 +162,15 @@ class Postgres:
         except (FileNotFoundError, ValueError):
             return None
 
+    def processes(self):
+        pid = self.pid
+        children = subprocess.run(["ps", "-o", "pid=", "--ppid", str(pid)], capture_output=True, text=True, check=False)
+        return [pid, *map(int, children.stdout.split())]
+
     def kill9(self):
         """A crash of the whole server."""
         pid = self.pid
-        children = subprocess.run(["ps", "-o", "pid=", "--ppid", str(pid)], capture_output=True, text=True, check=False)
-        for victim in [pid, *map(int, children.stdout.split())]:
+        for victim in self.processes():
             try:
                 os.kill(victim, signal.SIGKILL)
             except ProcessLookupError:
@@ -215,6 +220,18 @@ class Postgres:
         self.stop()
         subprocess.run(["cp", "-a", self.data, copy], check=True)
         self.start()
+        return copy
+
+    def copy_disk_of_a_moment(self, copy):
+        """As a storage's snapshot; the server notices nothing."""
+        self.execute("CHECKPOINT")
+        processes = self.processes()
+        for process in processes:
+            os.kill(process, signal.SIGSTOP)
+        subprocess.run(["cp", "-a", self.data, copy], check=True)
+        for process in reversed(processes):
+            os.kill(process, signal.SIGCONT)
+        (copy / "postmaster.pid").unlink()
         return copy
 
     def put_back(self, copy):

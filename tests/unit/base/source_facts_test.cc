@@ -31,17 +31,6 @@ TEST(SourceFactsTest, ProgressBeforeASwitchIsOfTheOlderTimeline) {
   EXPECT_EQ(progress.publication_oid, 500U);
 }
 
-// A process that died while it adopted something may have raised the epoch more than once.
-TEST(SourceFactsTest, NextEpochIsAboveThoseOfBeforeWhateverTheClockSays) {
-  using std::chrono::milliseconds;
-  constexpr std::uint64_t kNow = 1'700'000'000'000;
-  EXPECT_EQ(NextEpoch(0, WallTime(milliseconds(kNow))), kNow);
-  EXPECT_EQ(NextEpoch(kNow - 1'000, WallTime(milliseconds(kNow))), kNow);
-  EXPECT_EQ(NextEpoch(kNow, WallTime(milliseconds(kNow))), kNow + 1);
-  EXPECT_EQ(NextEpoch(kNow, WallTime(milliseconds(kNow - 1'000))), kNow + 1);
-  EXPECT_EQ(NextEpoch(3, WallTime(milliseconds(-5))), 4U);
-}
-
 TEST(SourceFactsTest, LogHasWhatItsTimelinesHadBeforeTheyEndedAndNothingBehindItsEnd) {
   SourceFacts facts;
   facts.timeline = 3;

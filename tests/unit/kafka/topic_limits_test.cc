@@ -61,25 +61,6 @@ TEST(IsTooLargeTest, OnlyWhatIsSentAsItIsIsMeasured) {
   EXPECT_EQ(IsTooLarge(record, TopicLimits(), false), std::nullopt);
 }
 
-TEST(IsTooLargeTest, WhatABrokerPacksAnewMayGrow) {
-  envelope::Record record;
-  const std::string value(9'000, 'x');
-  record.value = value;
-  for (const char* const codec : {"gzip", "snappy", "lz4", "zstd"}) {
-    const auto limits = [&](const char* bytes) {
-      return LimitsOf({{"max.message.bytes", bytes}, {"compression.type", codec}});
-    };
-    EXPECT_EQ(IsTooLarge(record, limits("9000"), false), std::optional(true));
-    EXPECT_EQ(IsTooLarge(record, limits("10000"), false), std::nullopt);
-    EXPECT_EQ(IsTooLarge(record, limits("20000"), false), std::optional(false));
-    EXPECT_FALSE(Contradict(limits("10000"), FailureKind::kRecordTooLarge, record, false));
-  }
-  for (const char* const as_it_is : {"producer", "uncompressed"}) {
-    const auto limits = LimitsOf({{"max.message.bytes", "10000"}, {"compression.type", as_it_is}});
-    EXPECT_EQ(IsTooLarge(record, limits, false), std::optional(false));
-  }
-}
-
 TEST(ContradictTest, LimitsThatTakeARecordContradictABrokerThatCallsItTooLarge) {
   envelope::Record record;
   record.key = "key";

@@ -310,6 +310,22 @@ TEST_F(ParkTest, MalformedMessageIsNotSentAndSaysWhatCanBeDone) {
   EXPECT_EQ(pipeline().parked_keys(), 1U);
 }
 
+TEST_F(ParkTest, RowWithoutARecordKeepsWhatWasWrongWithIt) {
+  Connect();
+  ParkA(100, {"a1"});
+  dead_letters_.rows[0].truncated_bytes = 7;
+  const std::string before = dead_letters_.rows[0].detail;
+  for (int i = 0; i < 2; ++i) {
+    RetryA();
+    Look();
+    Run();
+    EXPECT_THAT(dead_letters_.rows[0].detail,
+                AllOf(::testing::StartsWith("it has no record"), HasSubstr("correct its row"),
+                      ::testing::EndsWith("; " + before)));
+    EXPECT_LT(dead_letters_.rows[0].detail.size(), 2 * before.size() + 100);
+  }
+}
+
 // Any SQL role may emit, and whoever fills the table stops the line.
 TEST_F(ParkTest, MessagesOfAParkedKeyAreSkippedOnceAQuarterOfTheTableIsOpen) {
   options_.messages.prefixes = {"shop"};
@@ -407,6 +423,20 @@ TEST_F(ParkTest, RowThatWasCommittedLateIsSentBeforeTheKeyGoesOn) {
   EXPECT_THAT(Visible('a'), ElementsAre("a1", "a3", "a2"));
   EXPECT_THAT(Rows(), IsEmpty());
   EXPECT_EQ(pipeline().parked_keys(), 0U);
+}
+
+// Its key is parked because of other rows.
+TEST_F(ParkTest, RetryOfADeadLetterThatSomebodyClosesMeanwhileLetsNoKeyGo) {
+  Connect();
+  ParkA(100, {"a1", "a2"});
+  dead_letters_.rows[0].parked = false;
+  dead_letters_.Decide(0, Decision::kRetry, /*of_key=*/false);
+  dead_letters_.rows_per_reading = 0;  // between the look for decisions and the reading of the row
+  Look();
+  Transaction(200, {"a3"});
+  DeliverAll();
+  EXPECT_THAT(Visible('a'), IsEmpty());
+  EXPECT_EQ(pipeline().parked_keys(), 1U);
 }
 
 TEST_F(ParkTest, DiscardThatBecameARetryMeanwhileIsSentInItsTurn) {

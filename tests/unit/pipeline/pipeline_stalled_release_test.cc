@@ -95,6 +95,38 @@ TEST_F(StalledReleaseTest, DiscardOfItsKeyEndsItWhileItWaitsForItsTopic) {
   EXPECT_EQ(pipeline().parked_keys(), 0U);
 }
 
+// Before its own decision is looked at for the first time.
+TEST_F(StalledReleaseTest, DiscardOfItsKeyLetsRetriesOfOtherKeysGoOn) {
+  Connect();
+  ParkA(100, {"a1", "a2"});
+  ParkB(200);
+  dead_letters_.rows[2].topic = "other";
+  Transaction(300, {"c1"});
+  RetryA();
+  Look();
+  DiscardA();
+  Look();
+  ASSERT_THAT(Rows(), ElementsAre("closed:a1", "closed:a2", "parked:b1"));
+  dead_letters_.Decide(2, Decision::kRetry, /*of_key=*/true);
+  Wait();
+  EXPECT_THAT(sink_.outstanding(), SizeIs(2)) << "c1 and b1";
+}
+
+// By a statement of somebody else, which walpost did not carry out.
+TEST_F(StalledReleaseTest, ReleaseWhoseRowsAreGoneLetsRetriesOfOtherKeysGoOn) {
+  Connect();
+  ParkA(100, {"a1"});
+  ParkB(200);
+  dead_letters_.rows[1].topic = "other";
+  Transaction(300, {"c1"});
+  RetryA();
+  Look();
+  dead_letters_.rows[0].closed = true;
+  dead_letters_.Decide(1, Decision::kRetry, /*of_key=*/true);
+  Wait();
+  EXPECT_THAT(sink_.outstanding(), SizeIs(2)) << "c1 and b1";
+}
+
 TEST_F(StalledReleaseTest, RetryOfAnotherTopicGoesOnWhenItIsTakenBackWhileItWaitsForItsTopic) {
   Connect();
   ParkA(100, {"a1"});

@@ -116,6 +116,25 @@ TEST_F(ProgressKeeperTest, WhatIsAdoptedIsWrittenAtOnceWhereTheStreamStands) {
   EXPECT_FALSE(keeper_.busy()) << "once";
 }
 
+// Whichever of them arrives last, and from whichever process, the highest position counts.
+TEST_F(ProgressKeeperTest, AttemptsAtAnAdoptionThatAreNotAcknowledgedAreOfOneEpoch) {
+  const base::Progress before = facts_.ProgressAt(Lsn(300));
+  for (const std::uint32_t oid : {502U, 503U, 504U}) {
+    facts_.progress = oid == 504U ? before : keeper_.remembered().value_or(before);
+    facts_.tables.push_back({oid, "outbox", "others" + std::to_string(oid)});
+    keeper_.OnConnected(facts_, /*adopted=*/true);
+    keeper_.Tick(Lsn(), 0, false, now_);
+    EXPECT_EQ(Waiting().epoch, before.epoch + 1) << oid;
+    EXPECT_EQ(Waiting().tables.back().oid, oid);
+  }
+  Acknowledge();
+  facts_.progress = keeper_.remembered();
+  facts_.tables.push_back({505, "outbox", "last"});
+  keeper_.OnConnected(facts_, /*adopted=*/true);
+  keeper_.Tick(Lsn(), 0, false, now_);
+  EXPECT_EQ(Waiting().epoch, before.epoch + 2);
+}
+
 TEST_F(ProgressKeeperTest, RecordOfBeforeAnAdoptionDoesNotRememberIt) {
   keeper_.OnConnected(facts_);
   keeper_.Tick(Lsn(), 0, false, now_);
