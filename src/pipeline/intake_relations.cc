@@ -1,4 +1,6 @@
 // The part of Intake that knows tables: which one a row comes from, and whether it was edited.
+#include <glog/logging.h>
+
 #include <algorithm>
 #include <string>
 
@@ -95,6 +97,7 @@ bool Intake::ConcernsUs(const pgoutput::Relation& relation, const Outbox* outbox
     announced_forgotten_ = true;
   }
   const auto [announced, first] = announced_.emplace(oid, Announced{transaction_.commit_lsn});
+  CHECK_LE(announced_.size(), kAnnouncedMax);
   announced->second.again = !first || announced_forgotten_;
   if (const auto partition = outbox_by_partition_.find(oid);
       partition != outbox_by_partition_.end()) {

@@ -226,6 +226,7 @@ TEST(ConnectValueTest, ValuesWithoutAFormAreErrorsWithoutTheValue) {
        BigEndian(0, 4) + BigEndian(0xC000, 2) + BigEndian(0, 2), "", ""},
       {type_oid::kTimestamp, -1, "2024", "\x01", "", ""},
       {type_oid::kDate, -1, "x", "\x01", "", ""},
+      {type_oid::kDate, -1, "0000-01-01 BC", "\x01", "", ""},
       {type_oid::kNumeric, kNumeric12_3, "x", "\x01", "", ""},
       {type_oid::kFloat8, -1, "x", "\x01", "", ""}};
   for (const Case& c : infinite) {
