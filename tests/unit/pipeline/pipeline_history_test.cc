@@ -368,8 +368,10 @@ TEST_F(HistoryTest, SighupDuringAHaltTakesNothingFromTheLastStatus) {
     now_.mono += ProgressKeeper::kEvery;
     pipeline().Tick(now_);
   }
+  EXPECT_FALSE(pipeline().TakeConnect(now_)) << "the last stream ends first";
   EXPECT_EQ(pipeline().TakeStreamCommand(), StreamCommand::kFinish);
   EXPECT_GE(pipeline().FinalStatus(now_).flush, confirmed);
+  EXPECT_TRUE(pipeline().TakeConnect(now_));
 }
 
 // Otherwise the answer to the first attempt, whose guard knew other progress, passes for the second's.
