@@ -326,20 +326,20 @@ $$;
 
 -- What ended before `until`, and why it is kept. Where that is NULL nobody can write to the partition until this transaction ends, so
 -- it stays so; to one that is kept everybody can again. Nobody else waits here, however long it takes: those who insert now do so
--- elsewhere.
+-- elsewhere. What is kept takes none of the time for which the others are locked: those behind it would never have their turn.
 CREATE OR REPLACE FUNCTION outbox.old_partitions(until timestamptz, note outbox.retention_note)
 RETURNS TABLE (partition regclass, ends timestamptz, kept text) LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp SET lock_timeout = '500ms' AS $$
 DECLARE
-    began timestamptz := clock_timestamp();
+    locked timestamptz;  -- since then a partition that is not kept is
 BEGIN
     FOR partition, ends IN SELECT p.partition, p.ends FROM outbox.partitions() p WHERE p.ends <= until ORDER BY p.ends LOOP
         IF ends > note.noted_at THEN
             kept := 'not delivered yet, as far as is known';
             RETURN NEXT;
             CONTINUE;
-        ELSIF clock_timestamp() > began + interval '1 second' THEN
-            kept := 'left to the next call, which begins with it';
+        ELSIF clock_timestamp() > locked + interval '1 second' THEN
+            kept := 'left to the next call';
             RETURN NEXT;
             CONTINUE;
         END IF;
@@ -354,6 +354,7 @@ BEGIN
             IF kept IS NOT NULL THEN
                 RAISE SQLSTATE 'WALP1';  -- gives the lock back
             END IF;
+            locked := coalesce(locked, clock_timestamp());
             RETURN NEXT;
         EXCEPTION WHEN SQLSTATE 'WALP1' THEN
             RETURN NEXT;

@@ -52,11 +52,10 @@ struct Failure {
   // than another one.
   bool must_last = false;
 
-  // Another record of the topic may well be taken.
+  // Another record of the topic may well be taken. With must_last only in case it counts.
   bool IsAboutTheRecord() const {
-    return !must_last &&
-           (kind == FailureKind::kRecordTooLarge || kind == FailureKind::kRecordInvalid ||
-            kind == FailureKind::kPartitionUnknown || kind == FailureKind::kSchemaRejected);
+    return kind == FailureKind::kRecordTooLarge || kind == FailureKind::kRecordInvalid ||
+           kind == FailureKind::kPartitionUnknown || kind == FailureKind::kSchemaRejected;
   }
 };
 

@@ -173,7 +173,8 @@ class ProducerSession {
                                                     TopicState* topic);
   bool DateNeedsLimits(const envelope::Record& record, const TopicState& topic) const;
   bool IsBelieved(const TopicState& topic);
-  bool HaveStood(const TopicState& topic) const;
+  bool MayPass(const delivery::Failure& failure, const envelope::Record& record,
+               const TopicState& topic);
   delivery::SubmitResult TooLargeForProducer(const envelope::Record& record,
                                              const TopicState& topic);
   std::int64_t TimestampFor(const envelope::Record& record, const TopicState& topic) const;

@@ -167,9 +167,6 @@ bool ProducerSession::TakeAnswer(const TopicQuestion& found, TopicState* topic) 
       said != memory_->rejecting.end() && said->second.answer != answer) {
     memory_->rejecting.erase(said);  // also when this one rejects nothing
   }
-  if (auto& stands = memory_->standing[topic->name]; stands.answer != answer) {
-    stands = {answer, now_.mono};
-  }
   const auto rejected = memory_->rejected_times.find(topic->name);
   topic->dated_now = rejected != memory_->rejected_times.end() &&
                      rejected->second.age_max == topic->limits.age_max &&
@@ -216,6 +213,9 @@ void ProducerSession::TakeLimits(const TopicQuestion& found, TopicState* topic) 
     if (found.limits.status().code() == absl::StatusCode::kDeadlineExceeded) {
       memory_->describe_from = now_.mono + kDescribeAgainAfter;
     }
+    if (absl::IsPermissionDenied(found.limits.status())) {
+      memory_->read_limits.erase(topic->name);
+    }
     if (memory_->reported_unlimited.insert(topic->name).second) {
       (*notify_)({KafkaNotice::Severity::kWarning, LogEvent::kKafkaTopicLimitsUnknown,
                   absl::StrFormat(
@@ -228,6 +228,7 @@ void ProducerSession::TakeLimits(const TopicQuestion& found, TopicState* topic) 
     return;
   }
   topic->limits = *found.limits;
+  memory_->read_limits.insert_or_assign(topic->name, topic->limits);
 }
 
 // Whether a record of long ago stays long enough to be read depends on what the topic's limits are now.
@@ -272,7 +273,7 @@ bool ProducerSession::IsBelieved(const TopicState& topic) {
   TopicMemory::Rejecting& said = found->second;
   const TopicAnswer answer = AnswerOf(topic.partition_count, topic.limits);
   if (added || said.answer != answer) {
-    said = {{answer, now_.mono}, now_.mono};
+    said = {answer, now_.mono, now_.mono};
   } else if (now_.mono >= said.asked_at + std::max(wait, 2 * kAnswerKept)) {
     const bool rejected =
         said.asked_at >= said.since + wait && now_.mono < said.asked_at + kRejectionKept;
@@ -282,12 +283,21 @@ bool ProducerSession::IsBelieved(const TopicState& topic) {
   return now_.mono < topic.limits_read_at + kLimitsKept && now_.mono >= said.since + wait;
 }
 
-// Whether the limits are just read and have been the same for so long that the leader has heard of them too.
-// Then a record that it rejects all the same is rejected for good: it grows where the leader packs it anew.
-bool ProducerSession::HaveStood(const TopicState& topic) const {
-  const auto found = memory_->standing.find(topic.name);
-  return found != memory_->standing.end() && now_.mono < topic.limits_read_at + kLimitsKept &&
-         now_.mono >= found->second.since + options_.unknown_topic_wait;
+// Whether it may be that the broker has not heard of a change. In a topic that its broker packs anew a record
+// may grow beyond the limit; that is believed as what is looked up is.
+bool ProducerSession::MayPass(const delivery::Failure& failure, const envelope::Record& record,
+                              const TopicState& topic) {
+  if (failure.kind == FailureKind::kTopicNotAuthorized) {
+    return true;
+  }
+  // Those that were read last, where nobody has answered since.
+  const auto read = memory_->read_limits.find(topic.name);
+  const TopicLimits& limits = read != memory_->read_limits.end() ? read->second : topic.limits;
+  if (!Contradict(limits, failure.kind, record, compressed_)) {
+    return false;
+  }
+  const bool may_grow = failure.kind == FailureKind::kRecordTooLarge && limits.recompresses;
+  return !may_grow || !IsBelieved(topic);
 }
 
 // It was away, or its offsets begin anew.

@@ -147,6 +147,7 @@ TopicLimits LimitsOf(
       limits.compacts = value.find("compact") != std::string_view::npos;
     } else if (name == "compression.type") {
       limits.uncompressed = value == "uncompressed";
+      limits.recompresses = !limits.uncompressed && value != "producer";
     } else if (name == "retention.ms") {
       retention = Number(value);
     } else if (name == "retention.bytes") {

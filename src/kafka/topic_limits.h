@@ -36,6 +36,7 @@ struct TopicLimits {
   // A record dated further ahead gets the present.
   std::chrono::milliseconds ahead_max = kClockSlack;
   bool uncompressed = false;        // compression.type: the broker unpacks what comes
+  bool recompresses = false;        // or packs it anew
   bool has_cleanup_policy = false;  // the answer had one: the next two follow from it
   bool compacts = false;
   bool deletes = false;

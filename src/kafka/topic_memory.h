@@ -43,19 +43,15 @@ struct TopicMemory {
   // little.
   std::map<std::string, TopicLimits> rejected_times;
 
-  struct Standing {
+  struct Rejecting {
     TopicAnswer answer;
     base::MonotonicTime since;  // no look-up has said anything else
-  };
-
-  std::map<std::string, Standing> standing;  // by topic
-
-  // By topic, what rejects records of it. Its time begins with the first of them.
-  struct Rejecting : Standing {
     base::MonotonicTime asked_at;
   };
 
-  std::map<std::string, Rejecting> rejecting;
+  std::map<std::string, Rejecting> rejecting;  // by topic
+  std::map<std::string, TopicLimits>
+      read_limits;  // by topic, where they may be read: the last ones
 
   // What brokers said of the leaders of a topic that had rejected a record.
   struct LeadersAsked {

@@ -4,10 +4,9 @@
 //   they are sent from there, in order, and newer ones behind them, until none is left.
 // How: the table is the truth. All SQL is a DeadLetterRequest, one at a time, that the runtime carries
 //   out. While nothing is open there is none.
-// Thread: loop thread.   Lifetime: `tracker` must outlive it.
+// Thread: loop thread.   Lifetime: `tracker` must outlive it.   Source: docs/dead-letters.md.
 // Limits: dead_letters_max open rows and dead_letters_per_second new ones; of the table, memory holds
 //   parked keys, KnownRows and SentRows. One key is released at a time, one event of it is outstanding.
-// Source: docs/dead-letters.md.
 #pragma once
 
 #include <chrono>
@@ -198,6 +197,7 @@ class DeadLetters {
   const RowRecords records_;
   const Destinations destinations_;
   const bool messages_halt_;
+  const std::chrono::milliseconds must_last_for_;
 
   absl::flat_hash_map<base::ParkedKeyId, ParkedKey> keys_;
   std::map<delivery::Sequence, WaitingRow> waiting_;  // to be written
@@ -239,7 +239,7 @@ class DeadLetters {
   base::ChunkArena arena_;
   Sending sending_ = Sending::kNone;
   bool needs_answer_ = false;
-  bool rejected_ = false;  // once, alone
+  std::optional<base::MonotonicTime> rejected_since_;  // alone
   bool recalled_ = false;
   delivery::Sequence sequence_ = kFirstSequence;
   envelope::Record record_;

@@ -280,7 +280,8 @@ void DeadLetters::Prepare(const DeadLetter& row, const std::string& topic) {
   }
   ++sequence_;
   sending_ = Sending::kWaiting;
-  needs_answer_ = rejected_ = false;
+  needs_answer_ = false;
+  rejected_since_.reset();
   retry_at_ = base::MonotonicTime();
 }
 
@@ -314,9 +315,15 @@ void DeadLetters::OnRejected(const delivery::Failure& failure, bool alone, base:
   if (!alone) {
     return;
   }
+  const bool first = !rejected_since_;
+  rejected_since_ = rejected_since_.value_or(now.mono);
+  const bool leaves = failure.IsAboutTheRecord() && StopsNobody(release_->rows.front());
+  const bool unpark = leaves && !failure.must_last;
+  // Until it is clear whether the message leaves its key: a moment longer than such an answer must last.
+  const bool wait =
+      leaves && !unpark && now.mono < *rejected_since_ + must_last_for_ + 2 * kRetryRejectedAfter;
   // A second try of each of many messages would take hours.
-  const bool unpark = failure.IsAboutTheRecord() && StopsNobody(release_->rows.front());
-  if (std::exchange(rejected_, true) || (unpark && release_->unparked)) {
+  if ((!first && !wait) || (unpark && release_->unparked)) {
     Drop();
     release_->unparked = release_->unparked || unpark;
     Fail(failure.detail, unpark);

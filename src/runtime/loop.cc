@@ -252,11 +252,17 @@ void Loop::OnConnectResult(std::variant<postgres::Connected, postgres::StreamEnd
   pipeline_.OnConnected(connected.facts, now_);
 }
 
-// Once it is remembered: before that, a process that dies would leave it to the next one.
+// Once it is remembered: before that, a process that dies would leave it to the next one, and who forgets adopts
+// it anew.
 void Loop::ReportAdopted() {
-  if (!pipeline_.adopting()) {
-    for (const std::string& table : std::exchange(adopted_, {})) {
-      LogAdopted(table);
+  const auto& remembered = pipeline_.remembered_progress();
+  if (adopted_.empty() || pipeline_.adopting() || !remembered) {
+    return;
+  }
+  for (const base::PublishedTable& table : remembered->tables) {
+    const std::string name = absl::StrFormat("%s.%s", table.schema, table.name);
+    if (adopted_.erase(name) > 0) {
+      LogAdopted(name);
     }
   }
 }

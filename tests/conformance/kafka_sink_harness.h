@@ -38,11 +38,6 @@ class KafkaSinkHarness : public SinkHarness {
   // With the same options once more.
   void Reconfigure() { sink_->Reconfigure(options_); }
 
-  void SetUnknownTopicWait(std::chrono::milliseconds wait) {
-    options_.unknown_topic_wait = wait;
-    Reconfigure();
-  }
-
   const kafka::KafkaFacts& facts() const { return sink_->facts(); }
 
   const std::string& bootstrap() const { return bootstrap_; }

@@ -4,6 +4,7 @@ PostgreSQL sends some, all or none of its rows, by what it decoded before on the
 """
 
 import signal
+import time
 
 import park_order_test
 import pytest
@@ -327,3 +328,26 @@ def test_dropped_outbox_is_given_up_while_events_with_dead_letters_come_again(ma
     park_order_test.insert(p, "e2")
     servers.wait_for(lambda: park_order_test.types(p), 60, "a new one")
     assert park_order_test.types(p) == ["e2"] and len(p.kafka.read_all(f"missing-{p.name}")) == 1
+
+
+def test_adoption_is_reported_once_it_is_remembered(make_pipeline, workspace):
+    """From then on people let the application write. A process that begins anew has forgotten it."""
+    postgres = workspace.postgres(settings={"wal_sender_timeout": "'2s'"})
+    p = published(make_pipeline, on_postgres=postgres)
+    assert p.walpost.stop() == 0
+    topic = f"walpost.progress.{p.name}"
+    p.kafka.alter_topic(topic, {"max.message.bytes": "10"})
+    p.walpost = p.another(config=BOTH)
+    p.walpost.start(wait=None)
+    servers.wait_for(lambda: p.slot()["active"], 60, "the stream")
+    postgres.stop("immediate")
+    began = time.monotonic()
+    servers.wait_for(lambda: time.monotonic() > began + 5, 30, "another instance to be possible")
+    postgres.start()
+    servers.wait_for(lambda: "beginning anew" in (p.walpost.status() or {}).get("last_error", "") or "outbox_adopted" in p.walpost.log_text(), 60,
+                     "it to begin anew")
+    servers.wait_for(lambda: p.slot()["active"], 60, "the stream")
+    assert "outbox_adopted" not in p.walpost.log_text() and not is_adopted(p)
+    p.kafka.alter_topic(topic, {"max.message.bytes": "1048588"})
+    servers.wait_for(lambda: "outbox_adopted" in p.walpost.log_text(), 60, "the adoption")
+    assert is_adopted(p)

@@ -8,7 +8,7 @@ import time
 import park_order_test
 import pytest
 import servers
-from kafka_answers import Answers
+from kafka_answers import DESCRIBE_CONFIGS, Answers
 from messages_test import parked_behind
 from servers import Kafka, free_port
 from tcp_proxy import TcpProxy
@@ -61,6 +61,37 @@ def test_event_that_was_too_large_for_a_moment_is_delivered(make_pipeline, answe
     p.wait_confirmed()
     assert not skipped(p)
     assert len(kafka.read_all(p.name)) == 1
+
+
+# Nobody has looked at the limit all that time, and one that was set for a moment may be what the leader still goes by.
+def test_event_that_was_too_large_for_a_moment_is_delivered_also_long_after_the_limit_was_read(make_pipeline, answering):
+    kafka, answers = answering
+    p = pipeline_on(make_pipeline, kafka, "5s")
+    p.insert_large(2 * LARGE)
+    p.wait_confirmed()
+    began = time.monotonic()
+    servers.wait_for(lambda: time.monotonic() > began + 6, 20, "more than the wait")
+    reject_large(answers)
+    p.insert_large(2 * LARGE)
+    servers.wait_for(lambda: answers.spoilt >= 4 or skipped(p), 60, "attempts")
+    answers.stop()
+    p.wait_confirmed()
+    assert not skipped(p)
+
+
+def test_limit_that_was_read_counts_while_nobody_answers_about_it(make_pipeline, answering):
+    kafka, answers = answering
+    p = pipeline_on(make_pipeline, kafka, "60s")
+    p.insert_large(2 * LARGE)
+    p.wait_confirmed()
+    answers.unanswered = {DESCRIBE_CONFIGS}
+    reject_large(answers)
+    p.insert_large(2 * LARGE)
+    servers.wait_for(lambda: answers.spoilt >= 4 or skipped(p), 60, "attempts")
+    answers.stop()
+    answers.unanswered = set()
+    p.wait_confirmed()
+    assert not skipped(p)
 
 
 # The time that a limit must have stood for does not begin before another limit was seen.

@@ -337,6 +337,26 @@ def test_row_that_an_open_dead_letter_needs_stays_until_it_is_closed(make_pipeli
     assert p.ids() == [event for event in everything if event != needed[1]]
 
 
+# Who writes one event in each of them that cannot be delivered would stop all retention.
+def test_partitions_that_are_kept_take_no_time_from_those_behind_them(make_pipeline):
+    p = make_pipeline(config={"delivery": {"on_undeliverable": "dead_letter"}}).start()
+    p.allow_bad_topics()
+    for days in range(20, 12, -1):
+        p.execute(f"""DO $$ BEGIN EXECUTE format('CREATE TABLE outbox.d{days} PARTITION OF outbox.events FOR VALUES FROM (%L) TO (%L)',
+            now() - interval '{days} days 9 hours', now() - interval '{days - 1} days 15 hours'); END $$""")
+        p.execute(OLD, "no such/topic" if days > 14 else p.name, f"{days} days", 1)
+    p.wait_confirmed()
+    # Each look takes long, as beside many dead letters.
+    p.execute("""CREATE OR REPLACE FUNCTION outbox.needed_rows() RETURNS uuid[] LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
+        SELECT pg_sleep(0.3); SELECT array_agg(event_id::uuid) FROM walpost.dead_letters $$""")
+    dropped = set()
+    for _ in range(3):
+        dropped |= {what for action, what in maintain(p, "keep => '7 days'")[0] if action == "dropped"}
+        p.wait_confirmed()
+        reconnect(p)
+    assert dropped == {"outbox.d14", "outbox.d13"}
+
+
 def test_plain_table_loses_old_delivered_rows_in_chunks(make_pipeline):
     p = make_pipeline()
     p.walpost.verb("init", "--plain-table")

@@ -8,6 +8,7 @@ import struct
 import threading
 
 PRODUCE = 0
+DESCRIBE_CONFIGS = 32
 VERSIONS = range(3, 9)
 
 # What a broker says when it has trouble of its own, or does not know what became of the records.
@@ -88,6 +89,7 @@ class Answers:
     def __init__(self):
         self.spoilt = 0  # answers that were changed or made
         self.unknown = 0  # Produce requests in a version that is not known here
+        self.unanswered = set()  # kinds of requests that get no answer
         self._lock = threading.Lock()
         self._fault = None  # (code, instead, every, larger_than)
         self._seen = 0
@@ -134,6 +136,8 @@ class _Connection:
                 back.append(answer)
                 if not goes_on:
                     continue
+            if api in self._answers.unanswered:
+                continue
             forward.append(frame)
         return b"".join(forward), b"".join(back)
 
