@@ -252,14 +252,12 @@ void Loop::OnConnectResult(std::variant<postgres::Connected, postgres::StreamEnd
   pipeline_.OnConnected(connected.facts, now_);
 }
 
-// Once it is remembered: before that, a process that dies would leave it to the next one, and who forgets adopts
-// it anew.
+// Once it is remembered: before that, a process that dies, or begins anew, adopts it later.
 void Loop::ReportAdopted() {
-  const auto& remembered = pipeline_.remembered_progress();
-  if (adopted_.empty() || pipeline_.adopting() || !remembered) {
+  if (adopted_.empty() || pipeline_.adopting() || !pipeline_.remembered_progress()) {
     return;
   }
-  for (const base::PublishedTable& table : remembered->tables) {
+  for (const base::PublishedTable& table : pipeline_.remembered_progress()->tables) {
     const std::string name = absl::StrFormat("%s.%s", table.schema, table.name);
     if (adopted_.erase(name) > 0) {
       LogAdopted(name);
