@@ -52,7 +52,7 @@ struct Failure {
   // than another one.
   bool must_last = false;
 
-  // Another record of the topic may well be taken. With must_last only in case it counts.
+  // Another record of the topic may well be taken. With must_last: should the answer last.
   bool IsAboutTheRecord() const {
     return kind == FailureKind::kRecordTooLarge || kind == FailureKind::kRecordInvalid ||
            kind == FailureKind::kPartitionUnknown || kind == FailureKind::kSchemaRejected;

@@ -100,6 +100,7 @@ class Answers:
 
     def stop(self):
         self._fault = None
+        self.unanswered = set()
 
     def connection(self):
         return _Connection(self)

@@ -17,6 +17,17 @@ class StalledReleaseTest : public ParkTest {
     ASSERT_THAT(sink_.outstanding(), SizeIs(1));
   }
 
+  // "b1" is parked, too, and of another topic.
+  void RetryAWhileItsTopicWaits(const std::vector<std::string>& ids) {
+    Connect();
+    ParkA(100, ids);
+    ParkB(200);
+    dead_letters_.rows.back().topic = "other";
+    Transaction(300, {"c1"});
+    RetryA();
+    Look();
+  }
+
   // No answer for a while.
   void Wait() {
     for (int i = 0; i < 100; ++i) {
@@ -97,13 +108,7 @@ TEST_F(StalledReleaseTest, DiscardOfItsKeyEndsItWhileItWaitsForItsTopic) {
 
 // Before its own decision is looked at for the first time.
 TEST_F(StalledReleaseTest, DiscardOfItsKeyLetsRetriesOfOtherKeysGoOn) {
-  Connect();
-  ParkA(100, {"a1", "a2"});
-  ParkB(200);
-  dead_letters_.rows[2].topic = "other";
-  Transaction(300, {"c1"});
-  RetryA();
-  Look();
+  RetryAWhileItsTopicWaits({"a1", "a2"});
   DiscardA();
   Look();
   ASSERT_THAT(Rows(), ElementsAre("closed:a1", "closed:a2", "parked:b1"));
@@ -114,13 +119,7 @@ TEST_F(StalledReleaseTest, DiscardOfItsKeyLetsRetriesOfOtherKeysGoOn) {
 
 // By a statement of somebody else, which walpost did not carry out.
 TEST_F(StalledReleaseTest, ReleaseWhoseRowsAreGoneLetsRetriesOfOtherKeysGoOn) {
-  Connect();
-  ParkA(100, {"a1"});
-  ParkB(200);
-  dead_letters_.rows[1].topic = "other";
-  Transaction(300, {"c1"});
-  RetryA();
-  Look();
+  RetryAWhileItsTopicWaits({"a1"});
   dead_letters_.rows[0].closed = true;
   dead_letters_.Decide(1, Decision::kRetry, /*of_key=*/true);
   Wait();
@@ -128,13 +127,7 @@ TEST_F(StalledReleaseTest, ReleaseWhoseRowsAreGoneLetsRetriesOfOtherKeysGoOn) {
 }
 
 TEST_F(StalledReleaseTest, RetryOfAnotherTopicGoesOnWhenItIsTakenBackWhileItWaitsForItsTopic) {
-  Connect();
-  ParkA(100, {"a1"});
-  ParkB(200);
-  dead_letters_.rows[1].topic = "other";
-  Transaction(300, {"c1"});
-  RetryA();
-  Look();
+  RetryAWhileItsTopicWaits({"a1"});
   dead_letters_.Decide(0, Decision::kNone, /*of_key=*/false);
   dead_letters_.Decide(1, Decision::kRetry, /*of_key=*/true);
   Wait();

@@ -116,7 +116,7 @@ TEST_F(ProgressKeeperTest, WhatIsAdoptedIsWrittenAtOnceWhereTheStreamStands) {
   EXPECT_FALSE(keeper_.busy()) << "once";
 }
 
-// Whichever of them arrives last, and from whichever process, the highest position counts.
+// Whichever of them arrives last, the highest position counts.
 TEST_F(ProgressKeeperTest, AttemptsAtAnAdoptionThatAreNotAcknowledgedAreOfOneEpoch) {
   const base::Progress before = facts_.ProgressAt(Lsn(300));
   for (const std::uint32_t oid : {502U, 503U, 504U}) {
