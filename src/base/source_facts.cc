@@ -59,6 +59,11 @@ bool SourceFacts::ForgetOtherLog(Fingerprint* remembered) const {
   return changed;
 }
 
+std::uint64_t NextEpoch(std::uint64_t known, WallTime at) {
+  const auto now_ms = std::chrono::duration_cast<std::chrono::milliseconds>(at.time_since_epoch());
+  return std::max(known + 1, static_cast<std::uint64_t>(std::max<std::int64_t>(now_ms.count(), 0)));
+}
+
 Progress SourceFacts::DecisionAt(Lsn position, WallTime now,
                                  const std::optional<Progress>& newest) const {
   const Fingerprint nothing;
@@ -70,8 +75,7 @@ Progress SourceFacts::DecisionAt(Lsn position, WallTime now,
     return adopted_later ? Here(kept) : Since{position, now};
   };
   Progress there = ProgressAt(position);
-  // By two: an adoption that is still on its way to Kafka has raised it by one.
-  there.epoch = (newest ? newest->epoch : 0) + 2;
+  there.epoch = NextEpoch(newest ? newest->epoch : 0, now);
   for (PublishedTable& table : there.tables) {
     const PublishedTable* const found = before.Find(table);
     PublishedTable old = found == nullptr ? PublishedTable() : *found;

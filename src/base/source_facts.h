@@ -1,8 +1,6 @@
 // SourceFacts, Progress - what preflight learned about the PostgreSQL side of one replication
 // connection, and what is remembered of the connections before.
-// Why here: postgres fills it in, pipeline judges it, observe shows it; none of them may use
-//   another.
-// Thread: a value.
+// Why here: postgres fills it in, pipeline judges it, observe shows it.   Thread: a value.
 #pragma once
 
 #include <algorithm>
@@ -129,8 +127,7 @@ struct CommittedTransaction {
 
 // How far a pipeline has come, as Kafka remembers it: proto/walpost/v1/progress.proto.
 struct Progress : Fingerprint {
-  // Raised by an operator's decision, and when a table or prefix is adopted: a record of a higher one counts
-  // for more, wherever it stands. DecisionAt, ProgressKeeper.
+  // Of the connection that wrote it: NextEpoch. A record of a higher one counts for more, wherever it stands.
   std::uint64_t epoch = 0;
   std::uint64_t system_identifier = 0;
   std::uint32_t timeline = 1;
@@ -152,6 +149,10 @@ struct Progress : Fingerprint {
   }
 };
 
+// The epoch of a connection that holds the slot: above those of earlier ones, so none of their records that
+// lands late counts for more. `known`: the newest in Kafka. `at`: the server's clock, read by this connection.
+std::uint64_t NextEpoch(std::uint64_t known, WallTime at);
+
 struct SourceFacts : Fingerprint {
   std::uint64_t system_identifier = 0;
   std::uint32_t timeline = 1;
@@ -165,6 +166,7 @@ struct SourceFacts : Fingerprint {
   Lsn consistent_point;  // where walpost.pipeline says that the slot began; 0/0 = not recorded
   std::optional<Progress> progress;  // remembered, and judged to fit the rest
   Lsn start_lsn;                     // what START_REPLICATION was given
+  WallTime begun_at;                 // the server's clock behind that; 0 = Kafka was not read since
   bool text_values = false;          // the stream brings no value in its binary form
   Lsn server_wal_lsn;                // IDENTIFY_SYSTEM's position
   // walpost.dead_letters may have rows of this pipeline that are open, or whose event comes again.

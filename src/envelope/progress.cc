@@ -14,9 +14,8 @@ constexpr std::uint32_t kFormat = 1;
 // A hundred times what ten thousand tables need.
 constexpr std::size_t kValueBytesMax = std::size_t{256} * 1024 * 1024;
 
-// An operator's decision or an adoption raises the epoch by two at most, so no pipeline comes near this. What
-// is higher could not be overruled by a decision either.
-constexpr std::uint64_t kEpochMax = std::uint64_t{1} << 32;
+// Above each time that PostgreSQL has, in milliseconds. There must be a higher one than any.
+constexpr std::uint64_t kEpochMax = std::uint64_t{1} << 56;
 
 bool IsTime(const google::protobuf::Timestamp& time) {
   // 0001-01-01T00:00:00Z to 9999-12-31T23:59:59Z.

@@ -27,9 +27,16 @@ absl::Status TooSlow(const ProgressKey& progress_key, const ReadProgressOptions&
       progress_key.topic, how.timeout.count(), next, high));
 }
 
+// A topic that is not compacted has an epoch for each connection that there was.
 void Keep(Progress progress, std::vector<Progress>* kept) {
+  if (!kept->empty() && progress.epoch < kept->front().epoch) {
+    return;
+  }
+  if (!kept->empty() && progress.epoch > kept->front().epoch) {
+    kept->clear();
+  }
   for (Progress& other : *kept) {
-    if (other.epoch == progress.epoch && other.timeline == progress.timeline &&
+    if (other.timeline == progress.timeline &&
         other.system_identifier == progress.system_identifier) {
       if (progress.end_lsn >= other.end_lsn) {
         other = std::move(progress);

@@ -45,8 +45,8 @@ struct ReadProgressOptions {
   ProgressRead* so_far = nullptr;  // goes on behind it, and adds to it
 };
 
-// The pipeline's records up to the end of the topic: for each epoch, cluster and timeline the
-// highest position, of which the last written counts. What is no progress is passed over: only
+// The pipeline's records up to the end of the topic: of the newest epoch, for each cluster and timeline
+// the highest position, of which the last written counts. What is no progress is passed over: only
 // somebody else wrote it. It is kDataLoss when nothing else is there, or when a record of another
 // format is the last one: a newer walpost may have overruled the others. With `unread`, for verbs
 // that write a new record, neither is an error.

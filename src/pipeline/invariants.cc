@@ -100,8 +100,9 @@ void ProgressKeeper::CheckInvariants() const {
   CHECK(on() || phase_ == Phase::kNone);
   CHECK(phase_ == Phase::kNone || (facts_ && unacknowledged_since_));
   CHECK(phase_ == Phase::kNone || progress_.end_lsn <= made_);
-  CHECK(phase_ == Phase::kNone || progress_.epoch == epoch() || (adopted_ && !adopted_made_))
-      << "an operator's decision, or an adoption, is undone";
+  CHECK(phase_ == Phase::kNone || progress_.epoch <= epoch_);
+  CHECK(phase_ != Phase::kWaiting || progress_.epoch == epoch_);
+  CHECK(!remembered_ || remembered_->epoch == epoch_);
   CHECK_LE(acknowledged_, std::max(made_, remembered_ ? remembered_->end_lsn : base::Lsn()));
 }
 

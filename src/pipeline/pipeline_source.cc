@@ -44,8 +44,7 @@ void Pipeline::OnConnected(const base::SourceFacts& facts, base::Now now) {
     return;
   }
   if (TakenOver(facts)) {
-    last_error_ = adopting() ? "an adoption did not arrive in Kafka for long: beginning anew"
-                             : "another instance went on from the slot meanwhile: beginning anew";
+    last_error_ = "another instance went on from the slot meanwhile: beginning anew";
     Disconnect(StreamCommand::kClose);
     ++counters_.reconnects;
     ++counters_.reconnects_by_reason[static_cast<std::size_t>(ReconnectReason::kTakenOver)];

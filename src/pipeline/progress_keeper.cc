@@ -16,20 +16,28 @@ ProgressKeeper::ProgressKeeper(const PipelineOptions& options, const KnownTransa
     : known_(known), topic_(options.progress_topic), name_(options.name) {}
 
 void ProgressKeeper::OnConnected(const base::SourceFacts& facts, bool adopted) {
-  const std::uint64_t attempted = adopted_ ? epoch() : 0;
   facts_ = facts;
   if (facts.progress) {
     acknowledged_ = std::max(acknowledged_, facts.progress->end_lsn);
     remembered_ = facts.progress;
+    epoch_ = std::max(epoch_, remembered_->epoch);
   }
+  // Where Kafka was not read, another process may have held the slot meanwhile. Its records must count for more.
+  if (facts.begun_at != base::WallTime()) {
+    epoch_ = base::NextEpoch(epoch_, facts.begun_at);
+  } else if (adopted) {
+    ++epoch_;
+  }
+  unwritten_ = unwritten_ || adopted || facts.begun_at != base::WallTime();
+  if (remembered_) {
+    remembered_->epoch = epoch_;
+  }
+  DropEarlier();
   if (adopted) {
     adopted_ = true;
-    adopted_made_ = false;
     // The next connection finds it adopted already, also when Kafka is away until then. A process with the
     // configuration of before, or a late record of one, must not undo it.
     static_cast<base::Fingerprint&>(*remembered_) = facts;
-    // Attempts that Kafka has not acknowledged are of one epoch: any of them may arrive, and late.
-    remembered_->epoch = attempted != 0 ? std::max(remembered_->epoch, attempted) : epoch() + 1;
   }
 }
 
@@ -42,7 +50,8 @@ void ProgressKeeper::OnLooked(const base::Fingerprint& seen) {
 void ProgressKeeper::Forget() {
   facts_.reset();
   remembered_.reset();
-  adopted_ = adopted_made_ = false;
+  epoch_ = 0;
+  adopted_ = unwritten_ = false;
   acknowledged_ = base::Lsn();
   made_ = base::Lsn();
   phase_ = Phase::kNone;
@@ -67,20 +76,20 @@ void ProgressKeeper::Tick(base::Lsn safe, std::uint64_t dead_letters, bool hurry
   // Where the stream began counts as well: the first record stands before the first event.
   const base::Lsn begun = remembered_ ? acknowledged_ : facts_->start_lsn;
   const base::Lsn position = std::max(safe, begun);
-  const bool to_adopt = adopted_ && !adopted_made_;
+  const bool to_write = unwritten_ && phase_ == Phase::kNone;
   const bool again = made_at_ && now.mono >= *made_at_ + kAgainAfter;
-  if (position <= acknowledged_ && !to_adopt && !again) {
+  if (position <= acknowledged_ && !to_write && !again) {
     return;
   }
   const bool due = hurry || !made_at_ || now.mono >= *made_at_ + kEvery;
-  if (to_adopt || (phase_ == Phase::kWaiting ? position > progress_.end_lsn : due)) {
+  if (to_write || (phase_ == Phase::kWaiting ? position > progress_.end_lsn : due)) {
     Make(position, dead_letters, now);
   }
 }
 
 void ProgressKeeper::Make(base::Lsn position, std::uint64_t dead_letters, base::Now now) {
   progress_ = facts_->ProgressAt(position);
-  progress_.epoch = epoch();
+  progress_.epoch = epoch_;
   progress_.dead_letters = dead_letters;
   if (known_ != nullptr) {
     progress_.last_transactions = known_->LastBefore(position);
@@ -96,7 +105,6 @@ void ProgressKeeper::Make(base::Lsn position, std::uint64_t dead_letters, base::
   record_.partition = 0;
   ++sequence_;
   phase_ = Phase::kWaiting;
-  adopted_made_ = adopted_;
   made_at_ = now.mono;
   if (!unacknowledged_since_) {
     unacknowledged_since_ = now;
@@ -112,8 +120,9 @@ void ProgressKeeper::OnAcknowledged() {
   CHECK(phase_ == Phase::kOutstanding);
   phase_ = Phase::kNone;
   acknowledged_ = std::max(acknowledged_, progress_.end_lsn);
-  adopted_ = adopted_ && !adopted_made_;
-  if (!adopted_) {  // else the record is of before
+  unwritten_ = unwritten_ && progress_.epoch != epoch_;
+  adopted_ = adopted_ && unwritten_;
+  if (!unwritten_) {  // else the record is of before
     remembered_ = progress_;
   }
   unacknowledged_since_.reset();
@@ -138,11 +147,21 @@ void ProgressKeeper::OnRejected(const delivery::Failure& failure, base::Now now)
   }
   rejected_at_ = now.mono;
   retry_at_ = now.mono + kRetryRejectedAfter;
+  DropEarlier();
 }
 
 void ProgressKeeper::OnLost() {
   if (phase_ == Phase::kOutstanding) {
     phase_ = Phase::kWaiting;
+    DropEarlier();
+  }
+}
+
+// A record of an earlier connection is not sent any more. Another one is made at once.
+void ProgressKeeper::DropEarlier() {
+  if (phase_ == Phase::kWaiting && progress_.epoch != epoch_) {
+    phase_ = Phase::kNone;
+    made_at_.reset();
   }
 }
 

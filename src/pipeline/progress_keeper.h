@@ -64,7 +64,7 @@ class ProgressKeeper {
 
   // Is this what this process wrote, or may have written? Else another one went on.
   bool IsOurs(const base::Progress& progress) const {
-    return progress.epoch == epoch() && progress.end_lsn <= std::max(acknowledged_, made_);
+    return progress.epoch <= epoch_ && progress.end_lsn <= std::max(acknowledged_, made_);
   }
 
   // A record is on its way, or wants to be.
@@ -73,10 +73,10 @@ class ProgressKeeper {
   // For a new look at everything.
   void Forget();
 
-  // The part of `safe` that may be confirmed. Nothing before an adoption is remembered: another record of
-  // its epoch, with a lower position, may land first.
+  // The part of `safe` that may be confirmed. Nothing before a record of this connection is acknowledged:
+  // one of an earlier connection, with a lower position, may still land and count.
   base::Lsn Confirmable(base::Lsn safe) const {
-    return on() ? std::min(safe, adopted_ ? base::Lsn() : acknowledged_) : safe;
+    return on() ? std::min(safe, unwritten_ ? base::Lsn() : acknowledged_) : safe;
   }
 
   // What was adopted is not remembered yet. Until then nothing is read: a process that takes its place would
@@ -85,7 +85,7 @@ class ProgressKeeper {
 
   // There is nothing to wait for before the end.
   bool Settled(base::Lsn safe) const {
-    return !on() || safe <= acknowledged_ || rejected_at_.has_value();
+    return !on() || (safe <= acknowledged_ && !unwritten_) || rejected_at_.has_value();
   }
 
   // Something has been unacknowledged for long.
@@ -126,16 +126,16 @@ class ProgressKeeper {
   };
 
   void Make(base::Lsn position, std::uint64_t dead_letters, base::Now now);
-
-  std::uint64_t epoch() const { return remembered_ ? remembered_->epoch : 0; }
+  void DropEarlier();
 
   const KnownTransactions* const known_;
   const std::string topic_;  // empty = off
   const std::string name_;
   std::optional<base::SourceFacts> facts_;
   std::optional<base::Progress> remembered_;
-  bool adopted_ = false;       // what is not acknowledged yet
-  bool adopted_made_ = false;  // the record has it
+  std::uint64_t epoch_ = 0;  // of this connection
+  bool unwritten_ = false;   // no record of it is acknowledged
+  bool adopted_ = false;     // and that record has a table or prefix that none before it has
   base::Lsn acknowledged_;
   base::Lsn made_;  // the highest position of a record
 

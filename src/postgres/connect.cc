@@ -26,10 +26,11 @@ bool SameProgress(const std::optional<base::Progress>& a, const std::optional<ba
                 : a.has_value() == b.has_value();
 }
 
-// Does the slot stand anywhere else than where preflight saw it, or is there another record?
+// Does the slot stand anywhere else than where preflight saw it, or is there another record? Also reads when
+// that was: later than all that an earlier reader of the slot did.
 std::optional<StreamEnd> SlotOrRecordChanged(const ConnectOptions& options,
                                              const ServerAddress& server,
-                                             const base::SourceFacts& facts) {
+                                             base::SourceFacts* facts) {
   // The attempt ends with this, so a server that is slow to let anybody in gets more than for a ping.
   constexpr std::chrono::seconds kWithin{10};
   auto opened = OpenBeside(options, server, kWithin);
@@ -39,40 +40,47 @@ std::optional<StreamEnd> SlotOrRecordChanged(const ConnectOptions& options,
   Connection& connection = std::get<Connection>(opened);
   const Deadline deadline = std::chrono::steady_clock::now() + options.statement_timeout;
   const Result slot = connection.Query(
-      "SELECT confirmed_flush_lsn FROM pg_catalog.pg_replication_slots WHERE slot_name = " +
-          QuoteLiteral(options.slot),
+      absl::StrCat(
+          "SELECT confirmed_flush_lsn, ", kServerClock,
+          " FROM pg_catalog.pg_replication_slots WHERE slot_name = ", QuoteLiteral(options.slot)),
       deadline);
   if (!slot.ok()) {
     return QueryFailure("reading pg_replication_slots", slot.error(), connection.endpoint());
   }
   const base::Lsn stands =
       slot.rows() == 1 ? base::Lsn::Parse(slot.Text(0, 0)).value_or(base::Lsn()) : base::Lsn();
-  if (stands != facts.confirmed_flush_lsn) {
+  if (slot.rows() != 1 || stands != facts->confirmed_flush_lsn) {
     return LostEnd(absl::StrFormat("slot \"%s\" on %s moved from %s to %s while walpost connected",
                                    options.slot, connection.endpoint().ToString(),
-                                   facts.confirmed_flush_lsn.ToString(), stands.ToString()));
+                                   facts->confirmed_flush_lsn.ToString(), stands.ToString()));
   }
-  return LookAtRecord(&connection, options, facts, deadline);
+  std::int64_t clock_us = 0;
+  if (!absl::SimpleAtoi(slot.Text(0, 1).data(), &clock_us)) {
+    return LostEnd("the server's clock is not a number");
+  }
+  facts->begun_at = base::WallTime(std::chrono::microseconds(clock_us));
+  return LookAtRecord(&connection, options, *facts, deadline);
 }
 
 // Is what `facts` were judged by still so, now that the slot is ours?
 std::optional<StreamEnd> ChangedBeforeStart(const ConnectOptions& options,
-                                            const ServerAddress& server,
-                                            const base::SourceFacts& facts, const Guard& guard) {
+                                            const ServerAddress& server, const Guard& guard,
+                                            base::SourceFacts* facts) {
   if (std::optional<StreamEnd> problem = SlotOrRecordChanged(options, server, facts)) {
     return problem;
   }
   if (!guard) {
     return std::nullopt;
   }
-  base::SourceFacts again = facts;
+  base::SourceFacts again = *facts;
   again.progress.reset();
   if (std::optional<StreamEnd> problem = guard(&again)) {
     return problem;
   }
-  if (!SameProgress(facts.progress, again.progress)) {
+  if (!SameProgress(facts->progress, again.progress)) {
     return LostEnd("what is remembered of this pipeline changed while walpost connected");
   }
+  facts->begun_at = again.begun_at;
   return std::nullopt;
 }
 
@@ -255,7 +263,7 @@ std::variant<Connected, StreamEnd> Connect(const ConnectOptions& options, base::
   {
     const KeepAlive keep_alive(connected.stream.get());
     if (std::optional<StreamEnd> changed =
-            ChangedBeforeStart(options, connected.server, report.facts, guard)) {
+            ChangedBeforeStart(options, connected.server, guard, &report.facts)) {
       return *std::move(changed);
     }
   }

@@ -65,6 +65,9 @@ postgres::Guard MakeGuard(const RunOptions& options, std::optional<Progress> kno
     auto records = kafka::ReadProgress(kafka, progress_key,
                                        {suffices ? kReadDecisionWithin : kReadProgressWithin,
                                         /*in_all=*/suffices, /*unread=*/nullptr, read.get()});
+    if (!records.ok()) {
+      facts->begun_at = {};
+    }
     if (suffices && !(records.ok() && pipeline::DecidedSince(*known, *records))) {
       records = std::vector<Progress>{*known};
     } else if (!records.ok()) {

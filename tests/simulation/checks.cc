@@ -66,10 +66,19 @@ base::Lsn Simulation::Complete() const {
                            : connection_->complete;
 }
 
-// What is remembered of it.
+// What is remembered of it, by a record of this connection.
 base::Lsn Simulation::Confirmable(base::Lsn safe) const {
+  if (!plan_.remembers()) {
+    return safe;
+  }
   const std::optional<base::Progress>& remembered = pipeline_->remembered_progress();
-  return !plan_.remembers() ? safe : remembered ? std::min(safe, remembered->end_lsn) : base::Lsn();
+  const std::vector<base::Progress>& records = kafka_.progress().records();
+  const auto is_it = [&](const base::Progress& record) {
+    return record.epoch == remembered->epoch && record.recorded_at == remembered->recorded_at;
+  };
+  return remembered && std::any_of(records.rbegin(), records.rend(), is_it)
+             ? std::min(safe, remembered->end_lsn)
+             : base::Lsn();
 }
 
 // A stop that had the time leaves nothing to be sent again.

@@ -180,8 +180,8 @@ void Simulation::TakeOver() {
     return;
   }
   base::Progress progress = server_.Facts().ProgressAt(server_.wal_end());
-  progress.epoch = newest->epoch;
-  progress.passed_at = progress.recorded_at = now_.wall;
+  progress.epoch = base::NextEpoch(newest->epoch, now_.wall);
+  progress.passed_at = progress.recorded_at = now_.wall - std::chrono::microseconds(1);  // not ours
   progress.tables = newest->tables;
   progress.last_transactions = server_.LastTransactions(server_.wal_end());
   kafka_.progress().Append(progress);
@@ -200,11 +200,12 @@ std::optional<StreamEnd> Simulation::Guard(const std::optional<base::Progress>& 
   }
   std::vector<base::Progress> records;
   StreamEnd end;
+  const bool read = !kafka_.away() && !Happens(Fault::progress_unreadable, 300);
+  facts->begun_at = read ? now_.wall : base::WallTime();
   if (pipeline::Suffices(known, *facts)) {
-    const bool decided =
-        !kafka_.away() && pipeline::DecidedSince(*known, kafka_.progress().records());
+    const bool decided = read && pipeline::DecidedSince(*known, kafka_.progress().records());
     records = decided ? kafka_.progress().records() : std::vector<base::Progress>{*known};
-  } else if (kafka_.away() || Happens(Fault::progress_unreadable, 300)) {
+  } else if (!read) {
     end.status = absl::UnavailableError("remembered progress cannot be read yet");
     return end;
   } else {
@@ -391,8 +392,8 @@ bool Simulation::IsForeign(HaltReason reason) const {
 // The server crashed right after an operator's decision, and its slot knows nothing of that.
 std::optional<base::Lsn> Simulation::ForgottenDecision() const {
   for (const auto& known : {kafka_.progress().newest(), pipeline_->remembered_progress()}) {
-    if (known && known->epoch > 0 && known->last_transactions.empty() &&
-        server_.confirmed_flush() < known->end_lsn) {
+    if (known && decided_epoch_ && known->epoch >= *decided_epoch_ &&
+        known->last_transactions.empty() && server_.confirmed_flush() < known->end_lsn) {
       return known->end_lsn;
     }
   }
@@ -430,6 +431,7 @@ void Simulation::SeeToForeignHands() {
   const base::SourceFacts facts = server_.Facts();
   base::Progress progress = facts.DecisionAt(facts.confirmed_flush_lsn, now_.wall, newest);
   progress.recorded_at = now_.wall;
+  decided_epoch_ = progress.epoch;
   if (plan_.adopts && server_.configured()) {
     server_.AdoptByDecision(progress.tables.at(plan_.tables - 1).since);
   }

@@ -209,9 +209,10 @@ class Simulation {
   bool other_acted_ = false;                          // and the topic alone knows how far it came
   bool yields_ = false;  // to another instance: what is in memory is being given up
   bool foreign_halt_ = false;
-  bool late_halt_ = false;                     // by progress of a process that is gone
-  std::optional<base::SourceFacts> accepted_;  // in this process
-  base::Lsn handed_;                           // how far it could know of, the same
+  bool late_halt_ = false;                      // by progress of a process that is gone
+  std::optional<std::uint64_t> decided_epoch_;  // of the operator's last decision
+  std::optional<base::SourceFacts> accepted_;   // in this process
+  base::Lsn handed_;                            // how far it could know of, the same
 
   // What is asked of the table.
   struct Statement {

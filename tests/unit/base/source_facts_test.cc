@@ -166,5 +166,14 @@ TEST_F(AdoptedTableTest, PositionBehindTheEndOfTheLogIsOfAnotherHistory) {
   EXPECT_EQ(progress.tables[0].since.lsn, Lsn(300));
 }
 
+TEST(NextEpochTest, ServersClockOrAboveWhatIsKnown) {
+  const WallTime at{std::chrono::microseconds(5'000'999)};
+  EXPECT_EQ(NextEpoch(0, at), 5'000U);
+  EXPECT_EQ(NextEpoch(4'999, at), 5'000U);
+  EXPECT_EQ(NextEpoch(5'000, at), 5'001U);
+  EXPECT_EQ(NextEpoch(9'000, at), 9'001U) << "the clock was set back";
+  EXPECT_EQ(NextEpoch(0, WallTime(std::chrono::seconds(-1))), 1U) << "before 1970";
+}
+
 }  // namespace
 }  // namespace walpost::base

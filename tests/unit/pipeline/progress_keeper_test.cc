@@ -116,23 +116,73 @@ TEST_F(ProgressKeeperTest, WhatIsAdoptedIsWrittenAtOnceWhereTheStreamStands) {
   EXPECT_FALSE(keeper_.busy()) << "once";
 }
 
-// Whichever of them arrives last, the highest position counts.
-TEST_F(ProgressKeeperTest, AttemptsAtAnAdoptionThatAreNotAcknowledgedAreOfOneEpoch) {
-  const base::Progress before = facts_.ProgressAt(Lsn(300));
-  for (const std::uint32_t oid : {502U, 503U, 504U}) {
-    facts_.progress = oid == 504U ? before : keeper_.remembered().value_or(before);
-    facts_.tables.push_back({oid, "outbox", "others" + std::to_string(oid)});
-    keeper_.OnConnected(facts_, /*adopted=*/true);
-    keeper_.Tick(Lsn(), 0, false, now_);
-    EXPECT_EQ(Waiting().epoch, before.epoch + 1) << oid;
-    EXPECT_EQ(Waiting().tables.back().oid, oid);
-  }
-  Acknowledge();
-  facts_.progress = keeper_.remembered();
-  facts_.tables.push_back({505, "outbox", "last"});
-  keeper_.OnConnected(facts_, /*adopted=*/true);
+// So no record of an earlier one counts for more, wherever it stands and whenever it lands.
+TEST_F(ProgressKeeperTest, EachConnectionThatReadTheTopicHasANewerEpoch) {
+  facts_.begun_at = base::WallTime(std::chrono::milliseconds(5'000));
+  facts_.progress = facts_.ProgressAt(Lsn(300));
+  facts_.progress->epoch = 3;
+  keeper_.OnConnected(facts_);
   keeper_.Tick(Lsn(), 0, false, now_);
-  EXPECT_EQ(Waiting().epoch, before.epoch + 2);
+  EXPECT_EQ(Waiting().epoch, 5'000U);
+  facts_.begun_at -= std::chrono::seconds(1);  // the server's clock was set back
+  keeper_.OnConnected(facts_);
+  EXPECT_EQ(keeper_.waiting(now_), nullptr) << "that record is of before";
+  keeper_.Tick(Lsn(), 0, false, now_);
+  EXPECT_EQ(Waiting().epoch, 5'001U);
+  EXPECT_EQ(keeper_.remembered()->epoch, 5'001U);
+}
+
+// Another process may have held the slot, and read the topic.
+TEST_F(ProgressKeeperTest, ConnectionThatCouldNotReadTheTopicKeepsTheEpoch) {
+  facts_.begun_at = base::WallTime(std::chrono::milliseconds(5'000));
+  Begin();
+  facts_.begun_at = base::WallTime();
+  facts_.progress = keeper_.remembered();
+  keeper_.OnConnected(facts_);
+  EXPECT_EQ(keeper_.Confirmable(Lsn(200)), Lsn(100));
+  keeper_.Tick(Lsn(), 0, false, now_);
+  EXPECT_EQ(keeper_.waiting(now_), nullptr) << "nothing new";
+  keeper_.Tick(Lsn(200), 0, false, now_);
+  EXPECT_EQ(Waiting().epoch, 5'000U);
+}
+
+TEST_F(ProgressKeeperTest, NothingIsConfirmedBeforeARecordOfTheConnectionIsAcknowledged) {
+  Begin();
+  facts_.begun_at = base::WallTime(std::chrono::milliseconds(5'000));
+  facts_.progress = keeper_.remembered();
+  keeper_.Tick(Lsn(200), 0, true, now_);
+  keeper_.OnAccepted();
+  keeper_.OnConnected(facts_);
+  keeper_.OnAcknowledged();  // that of before
+  EXPECT_EQ(keeper_.Confirmable(Lsn(200)), Lsn());
+  keeper_.Tick(Lsn(200), 0, false, now_);
+  keeper_.OnAccepted();
+  keeper_.OnLost();
+  EXPECT_EQ(keeper_.Confirmable(Lsn(200)), Lsn());
+  EXPECT_EQ(Waiting().epoch, 5'000U) << "it is sent again";
+  Acknowledge();
+  EXPECT_EQ(keeper_.Confirmable(Lsn(200)), Lsn(200));
+}
+
+// What a lost session, or a rejection, gives back is of the connection before.
+TEST_F(ProgressKeeperTest, RecordOfTheConnectionBeforeIsNotSentAgain) {
+  for (const bool rejected : {false, true}) {
+    SCOPED_TRACE(rejected);
+    keeper_.OnConnected(facts_);
+    keeper_.Tick(Lsn(), 0, false, now_);
+    keeper_.OnAccepted();
+    facts_.begun_at += std::chrono::milliseconds(5'000);
+    keeper_.OnConnected(facts_);
+    rejected ? keeper_.OnRejected(Failure{FailureKind::kRecordTooLarge, "too large"}, now_)
+             : keeper_.OnLost();
+    Advance(ProgressKeeper::kRetryRejectedAfter);
+    EXPECT_EQ(keeper_.waiting(now_), nullptr);
+    keeper_.Tick(Lsn(), 0, false, now_);
+    EXPECT_GE(Waiting().epoch, 5'000U);
+    Acknowledge();
+    keeper_.Forget();
+    facts_.begun_at = base::WallTime();
+  }
 }
 
 TEST_F(ProgressKeeperTest, RecordOfBeforeAnAdoptionDoesNotRememberIt) {
@@ -340,20 +390,6 @@ TEST_F(ProgressKeeperTest, OutageLongerThanThatIsOverWithTheFirstAcknowledgement
     keeper_.Tick(Lsn(201 + static_cast<std::uint64_t>(outage)), 0, true, now_);
     keeper_.OnAccepted();
   }
-}
-
-TEST_F(ProgressKeeperTest, RememberedProgressIsConfirmableAtOnceAndItsEpochGoesOn) {
-  base::Progress before;
-  before.epoch = 3;
-  before.end_lsn = Lsn(150);
-  facts_.progress = before;
-  facts_.start_lsn = Lsn(150);
-  keeper_.OnConnected(facts_);
-  EXPECT_EQ(keeper_.Confirmable(Lsn(200)), Lsn(150));
-  keeper_.Tick(Lsn(), 0, false, now_);
-  EXPECT_EQ(keeper_.waiting(now_), nullptr) << "nothing new";
-  keeper_.Tick(Lsn(200), 0, false, now_);
-  EXPECT_EQ(Waiting().epoch, 3U);
 }
 
 TEST_F(ProgressKeeperTest, WhatThisProcessMayHaveWrittenIsReported) {
