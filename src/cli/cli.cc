@@ -357,7 +357,8 @@ void AddVerbs(CLI::App* app, Arguments* arguments, Chosen* chosen) {
   init->add_flag("--backfill", arguments->backfill,
                  "Also send the rows that are there before the slot; goes on where it was");
   init->add_flag("--skip-undeliverable", arguments->skip_undeliverable,
-                 "With --backfill: leave out rows that can be no records, and name them");
+                 "With --backfill: leave out rows that can be no records, or that their topics do "
+                 "not take, and name them");
   init->add_flag("--send-unproven", arguments->send_unproven,
                  "With --backfill that goes on: also send rows of which it is not known "
                  "whether Kafka has them");

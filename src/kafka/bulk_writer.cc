@@ -17,11 +17,15 @@
 namespace walpost::kafka {
 namespace {
 
+using delivery::FailureKind;
 using std::chrono::milliseconds;
 using std::chrono::steady_clock;
 
 constexpr milliseconds kPollStep{100};
 constexpr milliseconds kTryAgainAfter{100};
+constexpr milliseconds kLookAgainAfter{500};
+// By what a topic takes, records are left out for so long until it is looked up again.
+constexpr milliseconds kLookKept{2'000};
 // What was said of one record counts for the next ones for so long, or unknown_topic_wait.
 constexpr milliseconds kDoubtKept{10'000};
 constexpr const char* kDoesNotExist = "it does not exist: create it";
@@ -44,14 +48,14 @@ absl::Status Rejected(const std::string& topic, const std::string& why) {
 }
 
 bool IsAboutRight(rd_kafka_resp_err_t error) {
-  return Classify(error) == delivery::FailureKind::kTopicNotAuthorized;
+  return Classify(error) == FailureKind::kTopicNotAuthorized;
 }
 
 // Of one of the records in the batch at least; a right that is missing, of them all.
 bool IsAboutRecords(rd_kafka_resp_err_t error) {
-  const delivery::FailureKind kind = Classify(error);
-  return kind == delivery::FailureKind::kRecordTooLarge ||
-         kind == delivery::FailureKind::kRecordInvalid || IsAboutRight(error);
+  const FailureKind kind = Classify(error);
+  return kind == FailureKind::kRecordTooLarge || kind == FailureKind::kRecordInvalid ||
+         IsAboutRight(error);
 }
 
 // A producer that gave up says so of what it had not sent yet, and not always after it has said why.
@@ -105,53 +109,84 @@ void BulkWriter::KnowUnseen(const UnseenTopics& topics) {
   }
 }
 
-// Also has a producer whose batches this topic takes: librdkafka cannot change them later.
-absl::StatusOr<const BulkWriter::Target*> BulkWriter::TargetOf(const std::string& topic) {
+// Nothing is under way: who waits for a topic to become known polls the client, and that takes reports away.
+absl::StatusOr<BulkWriter::Target*> BulkWriter::TargetOf(const std::string& topic) {
   if (const auto found = targets_.find(topic); found != targets_.end()) {
     return &found->second;
   }
-  RETURN_IF_ERROR(MakeClient());  // only a new one asks each broker
+  RETURN_IF_ERROR(Flush());
   Target target;
+  RETURN_IF_ERROR(LookUp(topic, &target));
+  return &targets_.emplace(topic, target).first->second;
+}
+
+// Also has a producer whose batches this topic takes: librdkafka cannot change them later.
+absl::Status BulkWriter::LookUp(const std::string& topic, Target* target) {
+  RETURN_IF_ERROR(MakeClient());  // only a new one asks each broker
   const absl::StatusOr<std::int32_t> partitions =
       CountPartitions(client_.get(), topic, patience_, options_.unknown_topic_wait);
-  target.takes_nothing = WhyItTakesNothing(partitions.status());
-  if (!target.takes_nothing.empty()) {
+  target->looked_at = steady_clock::now();
+  target->takes_nothing = WhyItTakesNothing(partitions.status());
+  if (!target->takes_nothing.empty()) {
     // Asked once: who leaves such records out would wait for each.
-    return &targets_.emplace(topic, target).first->second;
+    return absl::OkStatus();
   }
   RETURN_IF_ERROR(partitions.status());
-  target.partitions = *partitions;
+  target->partitions = *partitions;
   // What may not be described has no known limits.
-  target.limits = ReadTopicLimits(client_.get(), topic, std::min(patience_, kLimitsTimeout))
-                      .value_or(TopicLimits());
-  if (target.limits.message_bytes_max) {
-    const std::int64_t batch = BatchBytesFor(*target.limits.message_bytes_max);
+  target->limits = ReadTopicLimits(client_.get(), topic, std::min(patience_, kLimitsTimeout))
+                       .value_or(TopicLimits());
+  if (target->limits.message_bytes_max) {
+    const std::int64_t batch = BatchBytesFor(*target->limits.message_bytes_max);
     if (batch < producer_limits_.batch_bytes_max.value_or(INT64_MAX)) {
       producer_limits_.batch_bytes_max = batch;
       RETURN_IF_ERROR(MakeClient());
     }
   }
-  return &targets_.emplace(topic, target).first->second;
+  return absl::OkStatus();
 }
 
-absl::Status BulkWriter::Check(const envelope::Record& record, const Target& target,
-                               bool compressed) {
+BulkWriter::Answer BulkWriter::Check(const envelope::Record& record, const Target& target) const {
   const std::string topic(record.topic);
   if (!target.takes_nothing.empty()) {
-    return Rejected(topic, target.takes_nothing);
+    return {Rejected(topic, target.takes_nothing), FailureKind::kTopicUnknown};
   }
   if (record.partition >= target.partitions) {
-    return Rejected(topic, absl::StrFormat("it asks for partition %d, and there are %d",
-                                           record.partition, target.partitions));
+    return {Rejected(topic, absl::StrFormat("it asks for partition %d, and there are %d",
+                                            record.partition, target.partitions)),
+            FailureKind::kPartitionUnknown};
   }
   if (LacksKey(record, target.limits)) {
-    return Rejected(topic, "it has no key, and the topic is compacted (INVALID_RECORD)");
+    return {Rejected(topic, "it has no key, and the topic is compacted (INVALID_RECORD)"),
+            FailureKind::kRecordInvalid};
   }
-  return IsTooLarge(record, target.limits, compressed).value_or(false)
-             ? Rejected(topic,
-                        absl::StrFormat("it has %d bytes, and max.message.bytes is %d",
-                                        BatchBytesOf(record), *target.limits.message_bytes_max))
-             : absl::OkStatus();
+  if (IsTooLarge(record, target.limits, compressed_).value_or(false)) {
+    return {
+        Rejected(topic, absl::StrFormat("it has %d bytes, and max.message.bytes is %d",
+                                        BatchBytesOf(record), *target.limits.message_bytes_max)),
+        FailureKind::kRecordTooLarge};
+  }
+  return {};
+}
+
+// Does the topic take it? What it does not take for a moment is not left out for that.
+absl::StatusOr<BulkWriter::Answer> BulkWriter::CheckForLong(const envelope::Record& record,
+                                                            Target* target) {
+  Answer answer = Check(record, *target);
+  while (!answer.status.ok() && target->takes_nothing.empty()) {
+    const bool may_pass = MayPass(answer.kind, target);
+    if (!may_pass && steady_clock::now() < target->looked_at + kLookKept) {
+      break;
+    }
+    RETURN_IF_ERROR(Flush());
+    poll(nullptr, 0, may_pass ? static_cast<int>(kLookAgainAfter.count()) : 0);
+    RETURN_IF_ERROR(LookUp(std::string(record.topic), target));
+    answer = Check(record, *target);
+    if (answer.status.ok()) {
+      target->doubt.reset();
+    }
+  }
+  return answer;
 }
 
 absl::Status BulkWriter::LeaveOut(const std::string& topic, const std::string& id,
@@ -175,17 +210,14 @@ std::vector<ClosedTopic> BulkWriter::TakeClosedTopics() {
 absl::Status BulkWriter::Write(const envelope::Record& record) {
   RETURN_IF_ERROR(failure_);
   const std::string topic(record.topic);
-  if (!targets_.contains(topic)) {
-    // Who waits for a topic to become known polls the client, and that takes reports away.
-    RETURN_IF_ERROR(Flush());
+  const std::string id(HeaderOf(record, "id"));
+  const absl::StatusOr<Target*> target = TargetOf(topic);
+  if (!target.ok()) {
+    return base::Annotate(target.status(), absl::StrFormat("event '%s'", id));
   }
-  const absl::StatusOr<const Target*> found = TargetOf(topic);
-  if (!found.ok()) {
-    return base::Annotate(found.status(), absl::StrFormat("event '%s'", HeaderOf(record, "id")));
-  }
-  const Target* const target = *found;
-  if (const absl::Status fits = Check(record, *target, compressed_); !fits.ok()) {
-    const absl::Status rejected = LeaveOut(topic, std::string(HeaderOf(record, "id")), fits);
+  ASSIGN_OR_RETURN(const Answer fits, CheckForLong(record, *target));
+  if (!fits.status.ok()) {
+    const absl::Status rejected = LeaveOut(topic, id, fits.status);
     if (!rejected.ok()) {
       RETURN_IF_ERROR(Flush());  // what stands before it is sent
     }
@@ -193,7 +225,7 @@ absl::Status BulkWriter::Write(const envelope::Record& record) {
   }
   std::int32_t partition = record.partition;
   if (partition < 0) {
-    partition = record.key ? PartitionForKey(*record.key, target->partitions) : -1;
+    partition = record.key ? PartitionForKey(*record.key, (*target)->partitions) : -1;
   }
   const std::size_t bytes = record.AccountedBytes();
   const std::size_t most = options_.in_flight_bytes_max;
@@ -218,10 +250,9 @@ absl::Status BulkWriter::Write(const envelope::Record& record) {
   rd_kafka_headers_destroy(headers);
   RETURN_IF_ERROR(failure_);
   return error == RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE
-             ? on_rejected_(std::string(HeaderOf(record, "id")),
-                            Rejected(topic,
-                                     "it is larger than sink.kafka.properties: "
-                                     "message.max.bytes"))
+             ? on_rejected_(id, Rejected(topic,
+                                         "it is larger than sink.kafka.properties: "
+                                         "message.max.bytes"))
              : TopicStatus(topic, error);
 }
 
@@ -287,7 +318,7 @@ absl::Status BulkWriter::WriteAlone() {
     const rd_kafka_resp_err_t fatal = rd_kafka_fatal_error(before.get(), nullptr, 0);
     return TopicStatus(rd_kafka_topic_name(returned.front()->rkt), fatal);
   }
-  const bool batch_too_large = Classify((*why)->err) == delivery::FailureKind::kRecordTooLarge;
+  const bool batch_too_large = Classify((*why)->err) == FailureKind::kRecordTooLarge;
   std::sort(returned.begin(), returned.end(),
             [](const auto* a, const auto* b) { return SequenceOf(a) < SequenceOf(b); });
   RETURN_IF_ERROR(MakeClient(delivery::Sink::Mode::kOneAtATime));
@@ -308,14 +339,9 @@ absl::Status BulkWriter::WriteAlone() {
 absl::Status BulkWriter::WriteOne(const rd_kafka_message_t& message) {
   const std::string topic = rd_kafka_topic_name(message.rkt);
   Target& target = targets_[topic];
-  if (target.doubt &&
-      steady_clock::now() >=
-          target.doubt->said_at + std::max(kDoubtKept, options_.unknown_topic_wait)) {
-    target.doubt.reset();
-  }
   while (target.takes_nothing.empty()) {
     const Answer answer = WriteOnce(message);
-    if (MayPass(message, answer, &target)) {
+    if (MayBeOld(message, answer, target) && MayPass(answer.kind, &target)) {
       poll(nullptr, 0, static_cast<int>(kTryAgainAfter.count()));
       continue;
     }
@@ -331,17 +357,20 @@ absl::Status BulkWriter::WriteOne(const rd_kafka_message_t& message) {
   return Rejected(topic, target.takes_nothing);
 }
 
-// Another answer begins the time anew.
-bool BulkWriter::MayPass(const rd_kafka_message_t& message, const Answer& answer,
-                         Target* target) const {
+// A broker that has not heard of a change rejects what the topic takes.
+bool BulkWriter::MayBeOld(const rd_kafka_message_t& message, const Answer& answer,
+                          const Target& target) const {
   std::vector<envelope::RecordHeader> headers;
-  if (!absl::IsPermissionDenied(answer.status) &&
-      !Contradict(target->limits, answer.kind, RecordIn(message, &headers), compressed_)) {
-    return false;
-  }
+  return absl::IsPermissionDenied(answer.status) ||
+         Contradict(target.limits, answer.kind, RecordIn(message, &headers), compressed_);
+}
+
+// Another rejection, or a long time without one, begins the time anew.
+bool BulkWriter::MayPass(FailureKind kind, Target* target) const {
   const auto now = steady_clock::now();
-  if (!target->doubt || target->doubt->kind != answer.kind) {
-    target->doubt = Doubt{answer.kind, now, now};
+  const auto kept = std::max(kDoubtKept, options_.unknown_topic_wait);
+  if (!target->doubt || target->doubt->kind != kind || now >= target->doubt->said_at + kept) {
+    target->doubt = Doubt{kind, now, now};
   }
   target->doubt->said_at = now;
   return now < target->doubt->since + options_.unknown_topic_wait;

@@ -8,7 +8,8 @@
 // Units/limits: at most in_flight_bytes_max of the options are unacknowledged. `patience`: how long
 //   without any acknowledgement. For the options' unknown_topic_wait a record is written again when a right
 //   is missing, or when the topic's limits take it and the broker does not, since a broker may learn of a
-//   change late. Then the topic is closed, or the record rejected, as are the next ones of its kind at once.
+//   change late; and the limits are read again when they do not take it. Then the topic is closed, or the
+//   record rejected, as are the next ones of its kind at once.
 // Errors: kNotFound (no such topic), kPermissionDenied, kInvalidArgument (the topic does not take a
 //   record: too large, not valid, no such partition), kUnavailable (no acknowledgement in time: whether
 //   the record arrived is not known); and what OnRejected returns.
@@ -68,7 +69,7 @@ class BulkWriter {
   std::vector<ClosedTopic> TakeClosedTopics();
 
  private:
-  // A broker said so, and may not have heard of a change.
+  // The topic, or a broker that may not have heard of a change, said so.
   struct Doubt {
     delivery::FailureKind kind = delivery::FailureKind::kNone;
     std::chrono::steady_clock::time_point since;
@@ -80,6 +81,7 @@ class BulkWriter {
     std::uint64_t left_out = 0;  // for that, and not taken yet
     std::int32_t partitions = 0;
     TopicLimits limits;
+    std::chrono::steady_clock::time_point looked_at;
     std::optional<std::chrono::steady_clock::time_point> leaders_agreed_at;
     std::optional<Doubt> doubt;
   };
@@ -89,10 +91,12 @@ class BulkWriter {
     delivery::FailureKind kind = delivery::FailureKind::kNone;
   };
 
-  absl::StatusOr<const Target*> TargetOf(const std::string& topic);
+  absl::StatusOr<Target*> TargetOf(const std::string& topic);
+  absl::Status LookUp(const std::string& topic, Target* target);
   absl::Status MakeClient(delivery::Sink::Mode mode = delivery::Sink::Mode::kPipelined);
   // OK = the topic takes it, as far as is known before.
-  static absl::Status Check(const envelope::Record& record, const Target& target, bool compressed);
+  Answer Check(const envelope::Record& record, const Target& target) const;
+  absl::StatusOr<Answer> CheckForLong(const envelope::Record& record, Target* target);
   // OK = who is asked goes on without the event.
   absl::Status LeaveOut(const std::string& topic, const std::string& id, const absl::Status& why);
   // Until no more are unacknowledged.
@@ -104,7 +108,9 @@ class BulkWriter {
   absl::Status WriteAlone();
   // Of it one message, until Kafka says what becomes of it; and as often as a change may come late.
   absl::Status WriteOne(const rd_kafka_message_t& message);
-  bool MayPass(const rd_kafka_message_t& message, const Answer& answer, Target* target) const;
+  bool MayBeOld(const rd_kafka_message_t& message, const Answer& answer,
+                const Target& target) const;
+  bool MayPass(delivery::FailureKind kind, Target* target) const;
   absl::Status CheckLeaders(const std::string& topic, Target* target) const;
   Answer WriteOnce(const rd_kafka_message_t& message);
   Answer AwaitAnswer();

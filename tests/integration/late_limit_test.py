@@ -128,6 +128,27 @@ def test_verb_writes_a_record_that_was_too_large_for_a_moment(make_pipeline, ans
     assert len(kafka.read_all(p.name)) == 2
 
 
+# Somebody lowers the limit for a moment; or raises it while the verb sends many rows.
+@pytest.mark.parametrize("wait, left_out", [("60s", 0), ("0s", 1)], ids=["within the wait", "after it"])
+def test_verb_goes_by_the_limit_of_the_moment(make_pipeline, answering, wait, left_out):
+    kafka, answers = answering
+    p = pipeline_on(make_pipeline, kafka, wait)
+    p.insert_large(2 * LARGE)
+    p.insert(1, 400)
+    p.insert_large(2 * LARGE)
+    p.wait_confirmed()
+    kafka.alter_topic(p.name, {"max.message.bytes": str(LARGE)})
+    before = answers.asked[DESCRIBE_CONFIGS]
+    sent = []
+    verb = threading.Thread(target=lambda: sent.append(p.walpost.verb("replay", "--all", "--in-place", "--rate", "100", "--skip-undeliverable", check=False)))
+    verb.start()
+    servers.wait_for(lambda: answers.asked[DESCRIBE_CONFIGS] >= before + 1 + (wait != "0s") or sent, 60, "the limit to be read")
+    kafka.alter_topic(p.name, {"max.message.bytes": "1048588"})
+    verb.join()
+    assert sent[0].returncode == 0, sent
+    assert f"{402 - left_out} events sent" in sent[0].stdout and sent[0].stderr.count("is left out") == left_out, sent
+
+
 def test_verb_leaves_out_a_record_that_stays_too_large(make_pipeline, answering):
     kafka, answers = answering
     p = pipeline_on(make_pipeline, kafka, "2s")

@@ -4,6 +4,7 @@ An answer is changed on its way back, so the broker has the records and says tha
 request never comes to the broker. Versions 3 to 8 of Produce, which librdkafka speaks; others pass as they are, and are counted.
 """
 
+import collections
 import struct
 import threading
 
@@ -90,6 +91,7 @@ class Answers:
         self.spoilt = 0  # answers that were changed or made
         self.unknown = 0  # Produce requests in a version that is not known here
         self.unanswered = set()  # kinds of requests that get no answer
+        self.asked = collections.Counter()  # requests of each kind
         self._lock = threading.Lock()
         self._fault = None  # (code, instead, every, larger_than)
         self._seen = 0
@@ -132,6 +134,7 @@ class _Connection:
         forward, back = [], []
         for frame in _frames(self._up):
             api, version, correlation = struct.unpack_from(">hhi", frame, 4)
+            self._answers.asked[api] += 1
             if api == PRODUCE:
                 answer, goes_on = self._produce(frame, version, correlation)
                 back.append(answer)

@@ -140,7 +140,9 @@ std::string RowSender::TakeAccount() {
     }
   }
   if (const std::uint64_t no_records = std::exchange(left_out_, 0) - closed_out; no_records > 0) {
-    text += absl::StrFormat(", %d left out, since they can be no records", no_records);
+    text += absl::StrFormat(
+        ", %d left out, since they can be no records, or their topics do not take them",
+        no_records);
   }
   if (closed_out > 0) {
     text += absl::StrFormat(", %d left out, since their topics take nothing: %s", closed_out,
