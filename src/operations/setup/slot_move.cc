@@ -71,6 +71,28 @@ class Mover {
     return ReadProgress();
   }
 
+  absl::Status ReadProgress() {
+    if (options_.progress_topic.empty()) {
+      return absl::OkStatus();
+    }
+    const auto records = kafka::ReadProgress(
+        options_.kafka, {options_.progress_topic, options_.name},
+        {options_.kafka_timeout, /*in_all=*/false, &unread_, /*so_far=*/nullptr});
+    if (absl::IsNotFound(records.status())) {
+      return absl::OkStatus();  // it is made before it is written to
+    }
+    RETURN_IF_ERROR(records.status());
+    for (const Progress& progress : *records) {
+      const auto rank = [](const Progress& p) {
+        return std::tuple(p.epoch, p.timeline, p.end_lsn, p.recorded_at);
+      };
+      if (!newest_ || rank(progress) > rank(*newest_)) {
+        newest_ = progress;
+      }
+    }
+    return absl::OkStatus();
+  }
+
   // The slot as it is, and what is remembered.
   std::string Describe() const {
     std::string text =
@@ -177,28 +199,6 @@ class Mover {
     }
     return step.name == "record" && (reason == HaltReason::kClusterChanged ||
                                      (slot_may_be_lost && reason == HaltReason::kInitIncomplete));
-  }
-
-  absl::Status ReadProgress() {
-    if (options_.progress_topic.empty()) {
-      return absl::OkStatus();
-    }
-    const auto records = kafka::ReadProgress(
-        options_.kafka, {options_.progress_topic, options_.name},
-        {options_.kafka_timeout, /*in_all=*/false, &unread_, /*so_far=*/nullptr});
-    if (absl::IsNotFound(records.status())) {
-      return absl::OkStatus();  // it is made before it is written to
-    }
-    RETURN_IF_ERROR(records.status());
-    for (const Progress& progress : *records) {
-      const auto rank = [](const Progress& p) {
-        return std::tuple(p.epoch, p.timeline, p.end_lsn, p.recorded_at);
-      };
-      if (!newest_ || rank(progress) > rank(*newest_)) {
-        newest_ = progress;
-      }
-    }
-    return absl::OkStatus();
   }
 
   const InitOptions& options_;
@@ -332,6 +332,7 @@ absl::StatusOr<Outcome> TryAdvance(const InitOptions& options, const std::string
         "somebody else moved slot \"%s\" meanwhile: stop the walpost that uses it, then try again",
         options.source.slot));
   }
+  RETURN_IF_ERROR(mover.ReadProgress());  // once more: nobody writes it from here on
   RETURN_IF_ERROR(mover.Decide(position));
   RETURN_IF_ERROR(held.Check(&connection));
   ASSIGN_OR_RETURN(const std::string taken,
