@@ -16,6 +16,7 @@ ProgressKeeper::ProgressKeeper(const PipelineOptions& options, const KnownTransa
     : known_(known), topic_(options.progress_topic), name_(options.name) {}
 
 void ProgressKeeper::OnConnected(const base::SourceFacts& facts, bool adopted) {
+  const bool first = !facts_;
   facts_ = facts;
   if (facts.progress) {
     acknowledged_ = std::max(acknowledged_, facts.progress->end_lsn);
@@ -29,6 +30,7 @@ void ProgressKeeper::OnConnected(const base::SourceFacts& facts, bool adopted) {
     ++epoch_;
   }
   unwritten_ = unwritten_ || adopted || facts.begun_at != base::WallTime();
+  awaited_ = unwritten_ && (awaited_ || first || adopted);
   if (remembered_) {
     remembered_->epoch = epoch_;
   }
@@ -51,7 +53,7 @@ void ProgressKeeper::Forget() {
   facts_.reset();
   remembered_.reset();
   epoch_ = 0;
-  adopted_ = unwritten_ = false;
+  adopted_ = unwritten_ = awaited_ = false;
   acknowledged_ = base::Lsn();
   made_ = base::Lsn();
   phase_ = Phase::kNone;
@@ -122,6 +124,7 @@ void ProgressKeeper::OnAcknowledged() {
   acknowledged_ = std::max(acknowledged_, progress_.end_lsn);
   unwritten_ = unwritten_ && progress_.epoch != epoch_;
   adopted_ = adopted_ && unwritten_;
+  awaited_ = awaited_ && unwritten_;
   if (!unwritten_) {  // else the record is of before
     remembered_ = progress_;
   }

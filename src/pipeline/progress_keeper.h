@@ -73,10 +73,10 @@ class ProgressKeeper {
   // For a new look at everything.
   void Forget();
 
-  // The part of `safe` that may be confirmed. Nothing before a record of this connection is acknowledged:
-  // one of an earlier connection, with a lower position, may still land and count.
+  // The part of `safe` that may be confirmed. At first nothing, until a record of this process is acknowledged:
+  // one of a process before it, with a lower position, may still land, and count.
   base::Lsn Confirmable(base::Lsn safe) const {
-    return on() ? std::min(safe, unwritten_ ? base::Lsn() : acknowledged_) : safe;
+    return on() ? std::min(safe, awaited_ ? base::Lsn() : acknowledged_) : safe;
   }
 
   // What was adopted is not remembered yet. Until then nothing is read: a process that takes its place would
@@ -85,7 +85,7 @@ class ProgressKeeper {
 
   // There is nothing to wait for before the end.
   bool Settled(base::Lsn safe) const {
-    return !on() || (safe <= acknowledged_ && !unwritten_) || rejected_at_.has_value();
+    return !on() || (safe <= acknowledged_ && !awaited_) || rejected_at_.has_value();
   }
 
   // Something has been unacknowledged for long.
@@ -135,6 +135,7 @@ class ProgressKeeper {
   std::optional<base::Progress> remembered_;
   std::uint64_t epoch_ = 0;  // of this connection
   bool unwritten_ = false;   // no record of it is acknowledged
+  bool awaited_ = false;     // and nothing is confirmed before one is
   bool adopted_ = false;     // and that record has a table or prefix that none before it has
   base::Lsn acknowledged_;
   base::Lsn made_;  // the highest position of a record

@@ -146,22 +146,39 @@ TEST_F(ProgressKeeperTest, ConnectionThatCouldNotReadTheTopicKeepsTheEpoch) {
   EXPECT_EQ(Waiting().epoch, 5'000U);
 }
 
-TEST_F(ProgressKeeperTest, NothingIsConfirmedBeforeARecordOfTheConnectionIsAcknowledged) {
-  Begin();
+// One of a process before it, with a lower position, may still land.
+TEST_F(ProgressKeeperTest, NothingIsConfirmedBeforeARecordOfThisProcessIsAcknowledged) {
   facts_.begun_at = base::WallTime(std::chrono::milliseconds(5'000));
-  facts_.progress = keeper_.remembered();
-  keeper_.Tick(Lsn(200), 0, true, now_);
+  facts_.progress = facts_.ProgressAt(Lsn(100));
+  keeper_.OnConnected(facts_);
+  EXPECT_EQ(keeper_.Confirmable(Lsn(100)), Lsn());
+  EXPECT_FALSE(keeper_.Settled(Lsn(100)));
+  keeper_.Tick(Lsn(), 0, false, now_);
   keeper_.OnAccepted();
   keeper_.OnConnected(facts_);
-  keeper_.OnAcknowledged();  // that of before
-  EXPECT_EQ(keeper_.Confirmable(Lsn(200)), Lsn());
-  keeper_.Tick(Lsn(200), 0, false, now_);
+  keeper_.OnAcknowledged();  // of the connection before
+  EXPECT_EQ(keeper_.Confirmable(Lsn(100)), Lsn());
+  keeper_.Tick(Lsn(), 0, false, now_);
   keeper_.OnAccepted();
   keeper_.OnLost();
-  EXPECT_EQ(keeper_.Confirmable(Lsn(200)), Lsn());
-  EXPECT_EQ(Waiting().epoch, 5'000U) << "it is sent again";
+  EXPECT_EQ(keeper_.Confirmable(Lsn(100)), Lsn());
+  EXPECT_EQ(Waiting().epoch, 5'001U) << "it is sent again";
   Acknowledge();
-  EXPECT_EQ(keeper_.Confirmable(Lsn(200)), Lsn(200));
+  EXPECT_EQ(keeper_.Confirmable(Lsn(100)), Lsn(100));
+  EXPECT_TRUE(keeper_.Settled(Lsn(100)));
+}
+
+// Else nothing would ever be confirmed to a server that ends each connection at once.
+TEST_F(ProgressKeeperTest, WhatThisProcessHasWrittenIsConfirmedAtOnceOnALaterConnection) {
+  facts_.begun_at = base::WallTime(std::chrono::milliseconds(5'000));
+  Begin();
+  for (std::uint64_t epoch = 5'001; epoch < 5'004; ++epoch) {
+    facts_.progress = keeper_.remembered();
+    keeper_.OnConnected(facts_);
+    EXPECT_EQ(keeper_.Confirmable(Lsn(200)), Lsn(100));
+    keeper_.Tick(Lsn(200), 0, false, now_);
+    EXPECT_EQ(Waiting().epoch, epoch) << "and a record of this connection is written";
+  }
 }
 
 // What a lost session, or a rejection, gives back is of the connection before.
