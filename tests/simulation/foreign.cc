@@ -85,7 +85,7 @@ void Simulation::ForeignHands() {
     Trace("the publication is edited");
   } else if (remembered && !other_acted_ && Happens(Fault::progress_deleted, 5)) {
     foreign_.progress = true;
-    kafka_.DeleteProgress();
+    DeleteProgress();
     judge_.OnProgressDeleted();
     Trace("remembered progress is deleted");
   }
@@ -183,6 +183,15 @@ void Simulation::TakeOver() {
   progress.epoch = base::NextEpoch(newest->epoch, now_.wall);
   progress.passed_at = progress.recorded_at = now_.wall - std::chrono::microseconds(1);  // not ours
   progress.tables = newest->tables;
+  progress.message_prefixes = newest->message_prefixes;
+  progress.prefixes_since = newest->prefixes_since;
+  if (plan_.adopts && progress.message_prefixes.empty() && Happens(Fault::adopted, 500)) {
+    progress.message_prefixes.push_back(ModelPostgres::kPrefixOfAnother);
+    progress.prefixes_since[ModelPostgres::kPrefixOfAnother] = {progress.end_lsn, now_.wall,
+                                                                progress.timeline};
+    prefix_adopted_ = true;
+    Trace("it adopts a prefix");
+  }
   progress.last_transactions = server_.LastTransactions(server_.wal_end());
   kafka_.progress().Append(progress);
   other_acted_ = true;
@@ -317,7 +326,7 @@ void Simulation::CheckAccepted(const base::SourceFacts& facts) {
   }
   if (!remembered && !before) {
     if (kafka_.progress().lacks()) {
-      kafka_.DeleteProgress();  // nor does what was on its way to the old topic land in the new one
+      DeleteProgress();  // nor does what was on its way to the old topic land in the new one
     }
     kafka_.progress().BeginAnew();
     foreign_.edited = false;  // there is nothing to compare with
@@ -349,6 +358,9 @@ void Simulation::CheckRemembered() {
   if (foreign_.slot || foreign_.cluster) {
     return;
   }
+  const std::optional<base::Progress>& newest = kafka_.progress().newest();
+  Require(!prefix_adopted_ || !newest || !newest->message_prefixes.empty(),
+          "what another instance has adopted is undone");
   const base::Lsn remembered = Remembered(server_.consistent_point());
   Require(server_.confirmed_flush() <= remembered, "G6: confirmed is %s, remembered only %s",
           server_.confirmed_flush().ToString(), remembered.ToString());
@@ -381,6 +393,8 @@ bool Simulation::IsForeign(HaltReason reason) const {
       return foreign_.table || ForgottenDecision();
     case HaltReason::kPublicationMissing:
       return foreign_.publication || foreign_.edited;
+    case HaltReason::kInitIncomplete:
+      return prefix_adopted_ && !server_.prefix_configured();
     case HaltReason::kProgressUnreadable:
       return kafka_.progress_rejections() >= kRejectionsOfAMinute ||
              (!newest && (foreign_.progress || foreign_.slot));
@@ -400,9 +414,20 @@ std::optional<base::Lsn> Simulation::ForgottenDecision() const {
   return std::nullopt;
 }
 
+void Simulation::DeleteProgress() {
+  kafka_.DeleteProgress();
+  prefix_adopted_ = prefix_adopted_ && server_.prefix_configured();
+}
+
 // `slot advance` without a position, or `slot recreate`.
 void Simulation::SeeToForeignHands() {
   const bool late = std::exchange(late_halt_, false);
+  if (foreign_halt_ && prefix_adopted_ && !server_.prefix_configured()) {
+    foreign_halt_ = false;
+    server_.ConfigurePrefix();
+    Trace("its configuration becomes that of the other one");
+    return;
+  }
   if (!foreign_halt_ || (!foreign_.any() && !ForgottenDecision() && !late)) {
     foreign_halt_ = false;
     return;
@@ -432,11 +457,12 @@ void Simulation::SeeToForeignHands() {
   base::Progress progress = facts.DecisionAt(facts.confirmed_flush_lsn, now_.wall, newest);
   progress.recorded_at = now_.wall;
   decided_epoch_ = progress.epoch;
+  prefix_adopted_ = server_.prefix_configured();
   if (plan_.adopts && server_.configured()) {
     server_.AdoptByDecision(progress.tables.at(plan_.tables - 1).since);
   }
   if (!newest) {
-    kafka_.DeleteProgress();  // also what is still on its way there, from days ago
+    DeleteProgress();  // also what is still on its way there, from days ago
   }
   kafka_.progress().BeginAnew();
   kafka_.progress().Append(progress);

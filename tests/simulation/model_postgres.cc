@@ -235,6 +235,9 @@ base::SourceFacts ModelPostgres::Facts() const {
     const pgoutput::Relation relation = RelationOf(i, 0, oids_[i]);
     facts.tables.push_back({relation.id.oid, relation.schema, relation.name, {memberships_[i]}});
   }
+  if (prefix_configured_) {
+    facts.message_prefixes.push_back(kPrefixOfAnother);
+  }
   return facts;
 }
 

@@ -99,6 +99,13 @@ class ModelPostgres {
 
   bool configured() const { return configured_; }
 
+  // As another instance has it, whose configuration is newer.
+  static constexpr char kPrefixOfAnother[] = "another";
+
+  void ConfigurePrefix() { prefix_configured_ = true; }
+
+  bool prefix_configured() const { return prefix_configured_; }
+
   // As postgres::Connect: from when on its rows are events.
   base::Adoption BeginAdoption(const base::Progress& remembered, base::WallTime now);
 
@@ -226,6 +233,7 @@ class ModelPostgres {
   Random adopting_;
   Adoption adoption_ = Adoption::kDone;
   bool configured_ = true;
+  bool prefix_configured_ = false;
   std::uint32_t adopted_at_xid_ = 0;
   // Set back to before an adoption, it does not come that far again before walpost looks: nothing would show it.
   std::uint32_t held_below_ = 0;

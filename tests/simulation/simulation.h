@@ -124,6 +124,7 @@ class Simulation {
   void CheckRemembered();
   bool IsForeign(base::HaltReason reason) const;
   std::optional<base::Lsn> ForgottenDecision() const;
+  void DeleteProgress();
   void SeeToForeignHands();
 
   // --- The table of dead letters (operator.cc) ---
@@ -207,6 +208,7 @@ class Simulation {
   base::Lsn set_back_from_;                           // the end of the log that is gone
   std::optional<base::MonotonicTime> other_acts_at_;  // another instance holds the slot
   bool other_acted_ = false;                          // and the topic alone knows how far it came
+  bool prefix_adopted_ = false;                       // by another instance
   bool yields_ = false;  // to another instance: what is in memory is being given up
   bool foreign_halt_ = false;
   bool late_halt_ = false;                      // by progress of a process that is gone
