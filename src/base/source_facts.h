@@ -1,5 +1,4 @@
-// SourceFacts, Progress - what preflight learned about the PostgreSQL side of one replication
-// connection, and what is remembered of the connections before.
+// SourceFacts, Progress - what preflight learned of PostgreSQL, and what is remembered of connections before.
 // Why here: postgres fills it in, pipeline judges it, observe shows it.   Thread: a value.
 #pragma once
 
@@ -129,6 +128,8 @@ struct CommittedTransaction {
 struct Progress : Fingerprint {
   // Of the connection that wrote it: NextEpoch. A record of a higher one counts for more, wherever it stands.
   std::uint64_t epoch = 0;
+  static constexpr std::uint64_t kEpochMax = std::uint64_t{1}
+                                             << 56;  // above each time of PostgreSQL's, in ms
   std::uint64_t system_identifier = 0;
   std::uint32_t timeline = 1;
   Lsn end_lsn;
@@ -166,7 +167,7 @@ struct SourceFacts : Fingerprint {
   Lsn consistent_point;  // where walpost.pipeline says that the slot began; 0/0 = not recorded
   std::optional<Progress> progress;  // remembered, and judged to fit the rest
   Lsn start_lsn;                     // what START_REPLICATION was given
-  WallTime begun_at;                 // the server's clock behind that; 0 = Kafka was not read since
+  WallTime begun_at;                 // the server's clock behind that
   bool text_values = false;          // the stream brings no value in its binary form
   Lsn server_wal_lsn;                // IDENTIFY_SYSTEM's position
   // walpost.dead_letters may have rows of this pipeline that are open, or whose event comes again.

@@ -14,9 +14,6 @@ constexpr std::uint32_t kFormat = 1;
 // A hundred times what ten thousand tables need.
 constexpr std::size_t kValueBytesMax = std::size_t{256} * 1024 * 1024;
 
-// Above each time that PostgreSQL has, in milliseconds. There must be a higher one than any.
-constexpr std::uint64_t kEpochMax = std::uint64_t{1} << 56;
-
 bool IsTime(const google::protobuf::Timestamp& time) {
   // 0001-01-01T00:00:00Z to 9999-12-31T23:59:59Z.
   constexpr std::int64_t kSecondsMin = -62'135'596'800;
@@ -48,7 +45,7 @@ bool AreLastTransactions(const v1::Progress& message) {
 }
 
 bool IsPlausible(const v1::Progress& message) {
-  return message.epoch() <= kEpochMax && message.timeline() != 0 &&
+  return message.epoch() <= base::Progress::kEpochMax && message.timeline() != 0 &&
          message.system_identifier() != 0 && IsTime(message.recorded_at()) &&
          IsTime(message.passed_at()) && AreTimes(message.fingerprint()) &&
          AreLastTransactions(message);

@@ -24,8 +24,13 @@ using std::chrono::steady_clock;
 constexpr milliseconds kPollStep{100};
 constexpr milliseconds kTryAgainAfter{100};
 constexpr milliseconds kLookAgainAfter{500};
-// By what a topic takes, records are left out for so long until it is looked up again.
-constexpr milliseconds kLookKept{2'000};
+// Records are left out by one look-up for so long. One may take as long.
+constexpr milliseconds kLookKept{5'000};
+// Where the same has stood this long ago, this is enough; and where all waits together are so many times
+// unknown_topic_wait. Else who writes rows that no topic takes could hold up a verb without end.
+constexpr milliseconds kStoodKept{300'000};
+constexpr milliseconds kStoodWait{1'000};
+constexpr int kWaitsMax = 10;
 // What was said of one record counts for the next ones for so long, or unknown_topic_wait.
 constexpr milliseconds kDoubtKept{10'000};
 constexpr const char* kDoesNotExist = "it does not exist: create it";
@@ -125,7 +130,6 @@ absl::Status BulkWriter::LookUp(const std::string& topic, Target* target) {
   RETURN_IF_ERROR(MakeClient());  // only a new one asks each broker
   const absl::StatusOr<std::int32_t> partitions =
       CountPartitions(client_.get(), topic, patience_, options_.unknown_topic_wait);
-  target->looked_at = steady_clock::now();
   target->takes_nothing = WhyItTakesNothing(partitions.status());
   if (!target->takes_nothing.empty()) {
     // Asked once: who leaves such records out would wait for each.
@@ -133,9 +137,13 @@ absl::Status BulkWriter::LookUp(const std::string& topic, Target* target) {
   }
   RETURN_IF_ERROR(partitions.status());
   target->partitions = *partitions;
-  // What may not be described has no known limits.
-  target->limits = ReadTopicLimits(client_.get(), topic, std::min(patience_, kLimitsTimeout))
-                       .value_or(TopicLimits());
+  // What may not be described has no known limits; where nobody answers, those that were read count.
+  if (const auto limits =
+          ReadTopicLimits(client_.get(), topic, std::min(patience_, kLimitsTimeout));
+      limits.ok()) {
+    target->limits = *limits;
+  }
+  target->looked_at = steady_clock::now();
   if (target->limits.message_bytes_max) {
     const std::int64_t batch = BatchBytesFor(*target->limits.message_bytes_max);
     if (batch < producer_limits_.batch_bytes_max.value_or(INT64_MAX)) {
@@ -173,17 +181,21 @@ BulkWriter::Answer BulkWriter::Check(const envelope::Record& record, const Targe
 absl::StatusOr<BulkWriter::Answer> BulkWriter::CheckForLong(const envelope::Record& record,
                                                             Target* target) {
   Answer answer = Check(record, *target);
-  while (!answer.status.ok() && target->takes_nothing.empty()) {
-    const bool may_pass = MayPass(answer.kind, target);
+  bool may_pass = true;
+  while (!answer.status.ok() && target->takes_nothing.empty() && may_pass) {
+    may_pass = MayPass(answer.kind, target);
     if (!may_pass && steady_clock::now() < target->looked_at + kLookKept) {
       break;
     }
     RETURN_IF_ERROR(Flush());
+    const auto began = steady_clock::now();
     poll(nullptr, 0, may_pass ? static_cast<int>(kLookAgainAfter.count()) : 0);
     RETURN_IF_ERROR(LookUp(std::string(record.topic), target));
+    waited_ += steady_clock::now() - began;
+    const FailureKind kind = answer.kind;
     answer = Check(record, *target);
-    if (answer.status.ok()) {
-      target->doubt.reset();
+    if (answer.kind != kind) {
+      target->doubts.erase(kind);
     }
   }
   return answer;
@@ -343,6 +355,7 @@ absl::Status BulkWriter::WriteOne(const rd_kafka_message_t& message) {
     const Answer answer = WriteOnce(message);
     if (MayBeOld(message, answer, target) && MayPass(answer.kind, &target)) {
       poll(nullptr, 0, static_cast<int>(kTryAgainAfter.count()));
+      waited_ += kTryAgainAfter;
       continue;
     }
     const bool may_not = absl::IsPermissionDenied(answer.status);
@@ -365,15 +378,22 @@ bool BulkWriter::MayBeOld(const rd_kafka_message_t& message, const Answer& answe
          Contradict(target.limits, answer.kind, RecordIn(message, &headers), compressed_);
 }
 
-// Another rejection, or a long time without one, begins the time anew.
+// A long time without such a rejection begins the time anew.
 bool BulkWriter::MayPass(FailureKind kind, Target* target) const {
   const auto now = steady_clock::now();
-  const auto kept = std::max(kDoubtKept, options_.unknown_topic_wait);
-  if (!target->doubt || target->doubt->kind != kind || now >= target->doubt->said_at + kept) {
-    target->doubt = Doubt{kind, now, now};
+  const milliseconds wait = options_.unknown_topic_wait;
+  Doubt& doubt = target->doubts.try_emplace(kind, Doubt{now, now, {}}).first->second;
+  if (now >= doubt.said_at + std::max(kDoubtKept, wait)) {
+    doubt.since = now;
   }
-  target->doubt->said_at = now;
-  return now < target->doubt->since + options_.unknown_topic_wait;
+  doubt.said_at = now;
+  const bool has_stood = doubt.stood_at && now < *doubt.stood_at + kStoodKept;
+  if (now < doubt.since +
+                (has_stood || waited_ >= kWaitsMax * wait ? std::min(wait, kStoodWait) : wait)) {
+    return true;
+  }
+  doubt.stood_at = now;
+  return false;
 }
 
 absl::Status BulkWriter::CheckLeaders(const std::string& topic, Target* target) const {

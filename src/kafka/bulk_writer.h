@@ -9,7 +9,8 @@
 //   without any acknowledgement. For the options' unknown_topic_wait a record is written again when a right
 //   is missing, or when the topic's limits take it and the broker does not, since a broker may learn of a
 //   change late; and the limits are read again when they do not take it. Then the topic is closed, or the
-//   record rejected, as are the next ones of its kind at once.
+//   record rejected, as are the next ones of its kind at once. All waits together are bounded: beyond ten
+//   times that, 1 s each.
 // Errors: kNotFound (no such topic), kPermissionDenied, kInvalidArgument (the topic does not take a
 //   record: too large, not valid, no such partition), kUnavailable (no acknowledgement in time: whether
 //   the record arrived is not known); and what OnRejected returns.
@@ -69,11 +70,11 @@ class BulkWriter {
   std::vector<ClosedTopic> TakeClosedTopics();
 
  private:
-  // The topic, or a broker that may not have heard of a change, said so.
+  // The topic, or a broker that may not have heard of a change, rejects records for one reason.
   struct Doubt {
-    delivery::FailureKind kind = delivery::FailureKind::kNone;
     std::chrono::steady_clock::time_point since;
     std::chrono::steady_clock::time_point said_at;
+    std::optional<std::chrono::steady_clock::time_point> stood_at;  // for as long as it must
   };
 
   struct Target {
@@ -83,7 +84,7 @@ class BulkWriter {
     TopicLimits limits;
     std::chrono::steady_clock::time_point looked_at;
     std::optional<std::chrono::steady_clock::time_point> leaders_agreed_at;
-    std::optional<Doubt> doubt;
+    std::map<delivery::FailureKind, Doubt> doubts;
   };
 
   struct Answer {
@@ -123,6 +124,7 @@ class BulkWriter {
   ProducerLimits producer_limits_ = {std::nullopt, kRequestBytesMax};
   std::map<std::string, Target> targets_;
   bool compressed_ = false;
+  std::chrono::steady_clock::duration waited_{0};   // for what might pass
   std::uint64_t sequence_ = 0;                      // of the next record
   std::map<std::uint64_t, std::size_t> in_flight_;  // bytes, by sequence
   std::size_t in_flight_bytes_ = 0;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <memory>
 #include <set>
 #include <string_view>
 #include <utility>
@@ -61,6 +62,26 @@ absl::Status TopicStatus(const std::string& topic, rd_kafka_resp_err_t error) {
 absl::Status FoundTopicStatus(const std::string& topic, rd_kafka_resp_err_t error) {
   absl::Status status = TopicStatus(topic, error);
   return absl::IsNotFound(status) ? absl::UnavailableError(status.message()) : status;
+}
+
+rd_kafka_resp_err_t AskOffsets(rd_kafka_t* client, const std::string& topic,
+                               std::int32_t partitions, std::int64_t of,
+                               std::chrono::milliseconds timeout,
+                               std::vector<std::int64_t>* offsets) {
+  const std::unique_ptr<rd_kafka_topic_partition_list_t,
+                        decltype(&rd_kafka_topic_partition_list_destroy)>
+      list(rd_kafka_topic_partition_list_new(partitions), rd_kafka_topic_partition_list_destroy);
+  for (std::int32_t partition = 0; partition < partitions; ++partition) {
+    rd_kafka_topic_partition_list_add(list.get(), topic.c_str(), partition)->offset = of;
+  }
+  rd_kafka_resp_err_t error =
+      rd_kafka_offsets_for_times(client, list.get(), static_cast<int>(timeout.count()));
+  offsets->assign(static_cast<std::size_t>(partitions), 0);
+  for (int i = 0; i < list->cnt && error == RD_KAFKA_RESP_ERR_NO_ERROR; ++i) {
+    error = list->elems[i].err;
+    offsets->at(static_cast<std::size_t>(list->elems[i].partition)) = list->elems[i].offset;
+  }
+  return error;
 }
 
 std::chrono::milliseconds TimeLeft(std::chrono::steady_clock::time_point deadline) {

@@ -21,10 +21,9 @@ using std::chrono::steady_clock;
 
 absl::Status TooSlow(const ProgressKey& progress_key, const ReadProgressOptions& how,
                      std::int64_t next, std::int64_t high) {
-  return absl::UnavailableError(absl::StrFormat(
-      how.in_all ? "topic '%s' could not be read to its end within %d ms: up to offset %d of %d"
-                 : "topic '%s' gave no record for %d ms: it was read up to offset %d of %d",
-      progress_key.topic, how.timeout.count(), next, high));
+  return absl::UnavailableError(
+      absl::StrFormat("topic '%s' gave no record for %d ms: it was read up to offset %d of %d",
+                      progress_key.topic, how.timeout.count(), next, high));
 }
 
 // A topic that is not compacted has an epoch for each connection that there was.
@@ -104,9 +103,7 @@ absl::Status ReadTo(std::int64_t high, rd_kafka_topic_t* topic, const ProgressKe
     if (read->next >= high) {
       return absl::OkStatus();
     }
-    if (!how.in_all) {
-      deadline = steady_clock::now() + how.timeout;
-    }
+    deadline = steady_clock::now() + how.timeout;
   }
   return TooSlow(progress_key, how, read->next, high);
 }
@@ -118,20 +115,28 @@ absl::StatusOr<std::vector<Progress>> ReadProgress(const KafkaOptions& options,
                                                    const ReadProgressOptions& how) {
   const auto deadline = steady_clock::now() + how.timeout;
   std::int32_t count = 0;
-  std::int64_t low = 0;
-  std::int64_t high = 0;
+  std::vector<std::int64_t> lows;
+  std::vector<std::int64_t> highs;
   ASSIGN_OR_RETURN(const Producer client,
                    AskAgreedLeaders(options, progress_key.topic, how.timeout,
                                     [&](rd_kafka_t* asked, std::int32_t partitions) {
                                       count = partitions;
-                                      return rd_kafka_query_watermark_offsets(
-                                          asked, progress_key.topic.c_str(), 0, &low, &high,
-                                          static_cast<int>(TimeLeft(deadline).count()));
+                                      const auto ask = [&](std::int64_t of, auto* offsets) {
+                                        return AskOffsets(asked, progress_key.topic, partitions, of,
+                                                          TimeLeft(deadline), offsets);
+                                      };
+                                      const rd_kafka_resp_err_t error =
+                                          ask(RD_KAFKA_OFFSET_BEGINNING, &lows);
+                                      return error != RD_KAFKA_RESP_ERR_NO_ERROR
+                                                 ? error
+                                                 : ask(RD_KAFKA_OFFSET_END, &highs);
                                     }));
   if (count != 1) {
     return absl::FailedPreconditionError(
         absl::StrFormat("topic '%s' has %d partitions and must have 1", progress_key.topic, count));
   }
+  const std::int64_t low = lows.at(0);
+  const std::int64_t high = highs.at(0);
   ProgressRead own;
   ProgressRead* const read = how.so_far != nullptr ? how.so_far : &own;
   if (high == low || high < read->next) {  // the topic was emptied, or made anew

@@ -38,9 +38,8 @@ struct ProgressRead {
 };
 
 struct ReadProgressOptions {
-  // So long without a record; a topic that is not compacted may have a great many. `in_all`: for all of it.
+  // So long without a record; a topic that is not compacted may have a great many.
   std::chrono::milliseconds timeout{10'000};
-  bool in_all = false;
   UnreadProgress* unread = nullptr;
   ProgressRead* so_far = nullptr;  // goes on behind it, and adds to it
 };

@@ -18,14 +18,6 @@ using envelope::RecordHeader;
 using std::chrono::milliseconds;
 using std::chrono::steady_clock;
 
-struct ListDeleter {
-  void operator()(rd_kafka_topic_partition_list_t* list) const {
-    rd_kafka_topic_partition_list_destroy(list);
-  }
-};
-
-using PartitionList = std::unique_ptr<rd_kafka_topic_partition_list_t, ListDeleter>;
-
 // A reader that gets nothing for so long is replaced. The next one has twice the time.
 constexpr milliseconds kFirstPatience{1'000};
 
@@ -41,7 +33,7 @@ class Scan {
   Scan& operator=(const Scan&) = delete;
 
   absl::StatusOr<TopicGaps> Run(std::int64_t from_ms) {
-    PartitionList begins;
+    std::vector<std::int64_t> begins;
     ASSIGN_OR_RETURN(reader_, AskAgreedLeaders(
                                   options_, name_, timeout_,
                                   [&](rd_kafka_t* client, std::int32_t partitions) {
@@ -54,8 +46,8 @@ class Scan {
     open_.resize(ends_.size());
     first_.resize(ends_.size());
     gaps_.partitions.resize(ends_.size());
-    for (std::int32_t i = 0; i < begins->cnt; ++i) {
-      Open(begins->elems[i]);
+    for (std::size_t i = 0; i < begins.size(); ++i) {
+      Open(i, begins[i]);
     }
     while (IsOpen()) {
       RETURN_IF_ERROR(topic_ == nullptr ? StartReader() : Consume());
@@ -69,25 +61,18 @@ class Scan {
  private:
   // Where each partition has the first record that is not older, and where it begins and ends.
   rd_kafka_resp_err_t AskWhereItIs(rd_kafka_t* client, std::int32_t partitions,
-                                   std::int64_t from_ms, PartitionList* begins) {
-    begins->reset(rd_kafka_topic_partition_list_new(partitions));
-    for (std::int32_t partition = 0; partition < partitions; ++partition) {
-      rd_kafka_topic_partition_list_add(begins->get(), name_.c_str(), partition)->offset = from_ms;
+                                   std::int64_t from_ms, std::vector<std::int64_t>* begins) {
+    for (const auto& [of, offsets] :
+         {std::pair<std::int64_t, std::vector<std::int64_t>*>(from_ms, begins),
+          {RD_KAFKA_OFFSET_BEGINNING, &lows_},
+          {RD_KAFKA_OFFSET_END, &ends_}}) {
+      const rd_kafka_resp_err_t error =
+          AskOffsets(client, name_, partitions, of, timeout_, offsets);
+      if (error != RD_KAFKA_RESP_ERR_NO_ERROR) {
+        return error;
+      }
     }
-    rd_kafka_resp_err_t error =
-        rd_kafka_offsets_for_times(client, begins->get(), Milliseconds(timeout_));
-    lows_.assign(static_cast<std::size_t>(partitions), 0);
-    ends_.assign(static_cast<std::size_t>(partitions), 0);
-    for (std::int32_t i = 0; i < (*begins)->cnt && error == RD_KAFKA_RESP_ERR_NO_ERROR; ++i) {
-      const rd_kafka_topic_partition_t& begin = (*begins)->elems[i];
-      const auto index = static_cast<std::size_t>(begin.partition);
-      error = begin.err != RD_KAFKA_RESP_ERR_NO_ERROR
-                  ? begin.err
-                  : rd_kafka_query_watermark_offsets(client, name_.c_str(), begin.partition,
-                                                     &lows_[index], &ends_[index],
-                                                     Milliseconds(timeout_));
-    }
-    return error;
+    return RD_KAFKA_RESP_ERR_NO_ERROR;
   }
 
   // What may not be described is not known.
@@ -110,23 +95,22 @@ class Scan {
     }
   }
 
-  void Open(const rd_kafka_topic_partition_t& begin) {
-    const auto index = static_cast<std::size_t>(begin.partition);
+  void Open(std::size_t index, std::int64_t begin) {
     const std::int64_t low = lows_[index];
     const std::int64_t high = ends_[index];
     // Of what stood before the first record that is not older, nothing is known.
-    removed_ = removed_ || (high > 0 && begin.offset != 0);
+    removed_ = removed_ || (high > 0 && begin != 0);
     gaps_.partitions[index].cut = low > 0;
     // RD_KAFKA_OFFSET_END: nothing is that young.
-    if (begin.offset < 0 || begin.offset >= high) {
+    if (begin < 0 || begin >= high) {
       if (low == high) {
         BeginsAt(index, INT64_MAX);
       }
       return;
     }
     open_[index] = true;
-    next_[index] = begin.offset;
-    first_[index] = begin.offset <= low;
+    next_[index] = begin;
+    first_[index] = begin <= low;
   }
 
   bool IsOpen() const { return std::find(open_.begin(), open_.end(), true) != open_.end(); }

@@ -103,6 +103,7 @@ void ProgressKeeper::CheckInvariants() const {
   CHECK(phase_ == Phase::kNone || progress_.epoch <= epoch_);
   CHECK(phase_ != Phase::kWaiting || progress_.epoch == epoch_);
   CHECK(!remembered_ || remembered_->epoch == epoch_);
+  CHECK_LE(epoch_, base::Progress::kEpochMax) << "no process could read it";
   CHECK_LE(acknowledged_, std::max(made_, remembered_ ? remembered_->end_lsn : base::Lsn()));
 }
 

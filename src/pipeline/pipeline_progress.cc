@@ -38,7 +38,7 @@ void Pipeline::OnDeadLetterReply(DeadLetterReply reply, base::Now now) {
     return;
   }
   if (phase_ == Phase::kStreaming) {
-    BeginHalt(*std::move(halt), now);
+    OnSourceHalt(*std::move(halt), now);
   } else if (phase_ == Phase::kIdle || phase_ == Phase::kConnecting) {
     halt_ = std::move(halt);
     HaltNow();

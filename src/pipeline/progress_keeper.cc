@@ -23,22 +23,17 @@ void ProgressKeeper::OnConnected(const base::SourceFacts& facts, bool adopted) {
     remembered_ = facts.progress;
     epoch_ = std::max(epoch_, remembered_->epoch);
   }
-  // Where Kafka was not read, another process may have held the slot meanwhile. Its records must count for more.
-  if (facts.begun_at != base::WallTime()) {
-    epoch_ = base::NextEpoch(epoch_, facts.begun_at);
-  } else if (adopted) {
-    ++epoch_;
-  }
-  unwritten_ = unwritten_ || adopted || facts.begun_at != base::WallTime();
-  awaited_ = unwritten_ && (awaited_ || first || adopted);
+  epoch_ = base::NextEpoch(epoch_, facts.begun_at);
+  unwritten_ = true;
+  awaited_ = awaited_ || first || adopted;
   if (remembered_) {
     remembered_->epoch = epoch_;
   }
   DropEarlier();
   if (adopted) {
     adopted_ = true;
-    // The next connection finds it adopted already, also when Kafka is away until then. A process with the
-    // configuration of before, or a late record of one, must not undo it.
+    // The next connection finds it adopted already. A process with the configuration of before, or a late
+    // record of one, must not undo it.
     static_cast<base::Fingerprint&>(*remembered_) = facts;
   }
 }

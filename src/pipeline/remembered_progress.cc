@@ -192,6 +192,15 @@ ProgressCheck CheckRememberedProgress(const std::vector<Progress>& records,
   if (progress == nullptr) {
     return {CheckNothing(facts), "", std::nullopt};
   }
+  if (progress->epoch >= Progress::kEpochMax) {
+    return {MakeHalt(HaltReason::kProgressUnreadable,
+                     absl::StrFormat("a record of the progress topic has epoch %u, which leaves no "
+                                     "room for higher ones: walpost did not write it; take another "
+                                     "delivery.progress_topic, and see to it that nobody else may "
+                                     "write there (docs/security.md)",
+                                     progress->epoch)),
+            "", std::nullopt};
+  }
   if (progress->system_identifier != facts.system_identifier) {
     return {MakeHalt(HaltReason::kClusterChanged,
                      absl::StrFormat("this is cluster %u, but progress is remembered on cluster %u "

@@ -80,7 +80,6 @@ std::optional<StreamEnd> ChangedBeforeStart(const ConnectOptions& options,
   if (!SameProgress(facts->progress, again.progress)) {
     return LostEnd("what is remembered of this pipeline changed while walpost connected");
   }
-  facts->begun_at = again.begun_at;
   return std::nullopt;
 }
 

@@ -60,17 +60,15 @@ postgres::Guard MakeGuard(const RunOptions& options, std::optional<Progress> kno
   return [kafka = options.kafka, progress_key = kafka::ProgressKey{topic, options.name},
           known = std::move(known), read = std::make_shared<kafka::ProgressRead>()](
              SourceFacts* facts) -> std::optional<StreamEnd> {
-    const bool suffices = pipeline::Suffices(known, *facts);
     // Asked again, only what is new: behind START the stream waits for the answer.
     auto records = kafka::ReadProgress(kafka, progress_key,
-                                       {suffices ? kReadDecisionWithin : kReadProgressWithin,
-                                        /*in_all=*/suffices, /*unread=*/nullptr, read.get()});
-    if (!records.ok()) {
-      facts->begun_at = {};
-    }
-    if (suffices && !(records.ok() && pipeline::DecidedSince(*known, *records))) {
+                                       {kReadProgressWithin, /*unread=*/nullptr, read.get()});
+    const bool lost = absl::IsNotFound(records.status()) || absl::IsDataLoss(records.status());
+    if (pipeline::Suffices(known, *facts) &&
+        (lost || (records.ok() && !pipeline::DecidedSince(*known, *records)))) {
       records = std::vector<Progress>{*known};
-    } else if (!records.ok()) {
+    }
+    if (!records.ok()) {
       return Unreadable(records.status(), progress_key.topic);
     }
     pipeline::ProgressCheck check = pipeline::CheckRememberedProgress(*records, *facts);

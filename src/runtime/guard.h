@@ -15,12 +15,11 @@
 namespace walpost::runtime {
 
 inline constexpr std::chrono::milliseconds kReadProgressWithin{10'000};
-// Where what this process knows is enough, unless an operator has decided since. Who decides needs Kafka,
-// so a Kafka that does not answer holds up no reconnect for longer.
-inline constexpr std::chrono::milliseconds kReadDecisionWithin{2'000};
 
-// `known` is what this process knows to be acknowledged; while the slot is not above it, only a newer
-// decision in Kafka counts for more. Null when nothing is remembered.
+// `known` is what this process knows to be acknowledged. While the slot is not above it, it counts for more
+// than the topic, unless that has a newer epoch: another process has held the slot, or an operator has
+// decided. Nobody can know that without Kafka, so a connection is made only when it answers. Null when
+// nothing is remembered.
 postgres::Guard MakeGuard(const RunOptions& options, std::optional<base::Progress> known);
 
 }  // namespace walpost::runtime

@@ -209,16 +209,14 @@ std::optional<StreamEnd> Simulation::Guard(const std::optional<base::Progress>& 
   }
   std::vector<base::Progress> records;
   StreamEnd end;
-  const bool read = !kafka_.away() && !Happens(Fault::progress_unreadable, 300);
-  facts->begun_at = read ? now_.wall : base::WallTime();
-  if (pipeline::Suffices(known, *facts)) {
-    const bool decided = read && pipeline::DecidedSince(*known, kafka_.progress().records());
-    records = decided ? kafka_.progress().records() : std::vector<base::Progress>{*known};
-  } else if (!read) {
+  facts->begun_at = now_.wall;
+  if (kafka_.away() || Happens(Fault::progress_unreadable, 300)) {
     end.status = absl::UnavailableError("remembered progress cannot be read yet");
     return end;
-  } else {
-    records = kafka_.progress().records();
+  }
+  records = kafka_.progress().records();
+  if (pipeline::Suffices(known, *facts) && !pipeline::DecidedSince(*known, records)) {
+    records = {*known};
   }
   pipeline::ProgressCheck check = pipeline::CheckRememberedProgress(records, *facts);
   if (check.halt) {

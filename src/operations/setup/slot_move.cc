@@ -75,9 +75,9 @@ class Mover {
     if (options_.progress_topic.empty()) {
       return absl::OkStatus();
     }
-    const auto records = kafka::ReadProgress(
-        options_.kafka, {options_.progress_topic, options_.name},
-        {options_.kafka_timeout, /*in_all=*/false, &unread_, /*so_far=*/nullptr});
+    const auto records =
+        kafka::ReadProgress(options_.kafka, {options_.progress_topic, options_.name},
+                            {options_.kafka_timeout, &unread_, /*so_far=*/nullptr});
     if (absl::IsNotFound(records.status())) {
       return absl::OkStatus();  // it is made before it is written to
     }

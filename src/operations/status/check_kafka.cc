@@ -220,7 +220,7 @@ class KafkaCheck {
     const auto until = std::chrono::steady_clock::now() + options_.timeout;
     while (true) {
       auto records = kafka::ReadProgress(options_.kafka, {options_.progress_topic, options_.name},
-                                         {options_.timeout, /*in_all=*/false, unread,
+                                         {options_.timeout, unread,
                                           /*so_far=*/nullptr});
       if (!absl::IsUnavailable(records.status()) || std::chrono::steady_clock::now() >= until) {
         return records;

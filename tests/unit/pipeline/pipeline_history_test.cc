@@ -47,6 +47,8 @@ TEST_F(HistoryTest, RememberedTransactionComesAgainAndIsDropped) {
   Remembered();
   Connect();
   Transaction(100, {"a1", "a2"});
+  sink_.DeliverAll();
+  Tick();
   EXPECT_EQ(Confirmed(), Lsn(108));
   Transaction(200, {});
   Keepalive(600);
@@ -80,6 +82,8 @@ TEST_F(HistoryTest, PositionBeforeTheRememberedOneHasComeAgainIsNotConfirmed) {
   facts_.confirmed_flush_lsn = Lsn(50);
   Connect();
   Keepalive(90, /*reply_requested=*/true);
+  sink_.DeliverAll();
+  Tick();
   EXPECT_EQ(Confirmed(), Lsn());
   SendPayload(Begin(100));
   Keepalive(100, /*reply_requested=*/true);

@@ -60,6 +60,15 @@ class RememberedProgressTest : public ::testing::Test {
   base::SourceFacts facts_;
 };
 
+// Somebody else wrote it. The next records could not be read.
+TEST_F(RememberedProgressTest, EpochThatLeavesNoRoomIsUnreadable) {
+  facts_.confirmed_flush_lsn = Lsn(100);
+  ExpectPosition({At(200, 1, Progress::kEpochMax - 1)}, Lsn(200));
+  const ProgressCheck check = CheckRememberedProgress({At(200, 1, Progress::kEpochMax)}, facts_);
+  ASSERT_TRUE(check.halt);
+  EXPECT_EQ(check.halt->reason, HaltReason::kProgressUnreadable);
+}
+
 TEST_F(RememberedProgressTest, SlotAtOrBelowItGoesOn) {
   ExpectPosition({At(0x400)}, Lsn(0x400));
   ExpectPosition({At(0x500)}, Lsn(0x500));

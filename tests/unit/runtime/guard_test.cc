@@ -105,8 +105,17 @@ TEST_F(GuardTest, MissingRightIsUnreadable) {
   ExpectHalt(Ask(), HaltReason::kProgressUnreadable, "authoriz");
 }
 
-TEST_F(GuardTest, WhatThisProcessKnowsNeedsNoKafka) {
+// Another process may have gone on meanwhile.
+TEST_F(GuardTest, KafkaThatIsAwayIsAwaitedWhateverThisProcessKnows) {
   options_.kafka.properties = {{"bootstrap.servers", "127.0.0.1:1"}};
+  const std::optional<StreamEnd> end = Ask(At(0x400));
+  ASSERT_TRUE(end);
+  EXPECT_EQ(end->kind, StreamEnd::Kind::kLost);
+  EXPECT_FALSE(facts_.progress);
+}
+
+TEST_F(GuardTest, TopicThatIsGoneIsKnownStill) {
+  mock_.FailTopic("progress", RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART);
   EXPECT_FALSE(Ask(At(0x400)));
   ASSERT_TRUE(facts_.progress);
   EXPECT_EQ(facts_.progress->end_lsn, Lsn(0x400));
