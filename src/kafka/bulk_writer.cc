@@ -26,6 +26,8 @@ constexpr milliseconds kTryAgainAfter{100};
 constexpr milliseconds kLookAgainAfter{500};
 // Records are left out by one look-up for so long. One may take as long.
 constexpr milliseconds kLookKept{5'000};
+// The limits are not asked for again so soon where nobody has answered, or a right is missing.
+constexpr milliseconds kDescribeAgainAfter{60'000};
 // Where the same has stood this long ago, this is enough; and where all waits together are so many times
 // unknown_topic_wait. Else who writes rows that no topic takes could hold up a verb without end.
 constexpr milliseconds kStoodKept{300'000};
@@ -138,10 +140,10 @@ absl::Status BulkWriter::LookUp(const std::string& topic, Target* target) {
   RETURN_IF_ERROR(partitions.status());
   target->partitions = *partitions;
   // What may not be described has no known limits; where nobody answers, those that were read count.
-  if (const auto limits =
-          ReadTopicLimits(client_.get(), topic, std::min(patience_, kLimitsTimeout));
-      limits.ok()) {
-    target->limits = *limits;
+  if (steady_clock::now() >= describe_from_) {
+    const auto limits = ReadTopicLimits(client_.get(), topic, std::min(patience_, kLimitsTimeout));
+    target->limits = limits.ok() ? *limits : target->limits;
+    describe_from_ = steady_clock::now() + (limits.ok() ? milliseconds(0) : kDescribeAgainAfter);
   }
   target->looked_at = steady_clock::now();
   if (target->limits.message_bytes_max) {

@@ -124,6 +124,7 @@ class BulkWriter {
   ProducerLimits producer_limits_ = {std::nullopt, kRequestBytesMax};
   std::map<std::string, Target> targets_;
   bool compressed_ = false;
+  std::chrono::steady_clock::time_point describe_from_;
   std::chrono::steady_clock::duration waited_{0};   // for what might pass
   std::uint64_t sequence_ = 0;                      // of the next record
   std::map<std::uint64_t, std::size_t> in_flight_;  // bytes, by sequence

@@ -23,6 +23,8 @@ namespace {
 using std::chrono::milliseconds;
 
 constexpr milliseconds kReleaseWithin{2'000};
+// From here on nothing is decoded: what cannot be would end the stream.
+constexpr base::Lsn kBehindEverything{UINT64_MAX};
 
 void AwaitEnd(ReplicationStream* stream, Deadline deadline) {
   for (;;) {
@@ -52,7 +54,7 @@ absl::StatusOr<SlotHold> SlotHold::Take(const ConnectOptions& options) {
   }
   Connection& connection = std::get<Connection>(opened);
   const Result start = connection.Query(
-      StartReplicationCommand(StartOptions{options.slot, options.publication, base::Lsn(),
+      StartReplicationCommand(StartOptions{options.slot, options.publication, kBehindEverything,
                                            connection.server_version(), /*messages=*/false,
                                            /*text_values=*/true}),
       std::chrono::steady_clock::now() + options.statement_timeout);

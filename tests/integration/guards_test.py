@@ -194,6 +194,21 @@ def test_poison_in_the_log_halts_and_is_passed_by_advance_to(make_pipeline):
     goes_on(p)
 
 
+# The verb keeps others from the slot meanwhile, by a stream of its own.
+@pytest.mark.smoke
+def test_advance_goes_on_where_what_follows_is_poison_too(make_pipeline):
+    p = started(make_pipeline(encoding="WIN1252"))
+    for _ in range(2):
+        p.execute("INSERT INTO outbox.events (id, aggregate_type, aggregate_id, event_type) VALUES (gen_random_uuid(), %s, 'key-1', chr(129))", p.name)
+    first = re.search(r"commit LSN ([0-9A-F]+/[0-9A-F]+)", halted(p, "poison_wal"))[1]
+    p.walpost.verb("slot", "advance", "--to", first, "--yes")
+    p.walpost.signal(signal.SIGHUP)
+    servers.wait_for(lambda: (p.walpost.status()["halt"] or {}).get("detail", first).count(first) == 0, 60, "the next one")
+    p.walpost.verb("slot", "advance", "--to", re.search(r"commit LSN ([0-9A-F]+/[0-9A-F]+)", p.walpost.status()["halt"]["detail"])[1], "--yes")
+    look_again(p)
+    goes_on(p)
+
+
 # Failure 53.
 def test_poison_behind_a_type_without_a_binary_form_halts_too(make_pipeline):
     """Binary values fail at the first of them, text at the second."""

@@ -140,13 +140,35 @@ def test_verb_goes_by_the_limit_of_the_moment(make_pipeline, answering, wait, le
     kafka.alter_topic(p.name, {"max.message.bytes": str(LARGE)})
     before = answers.asked[DESCRIBE_CONFIGS]
     sent = []
-    verb = threading.Thread(target=lambda: sent.append(p.walpost.verb("replay", "--all", "--in-place", "--rate", "100", "--skip-undeliverable", check=False)))
+    verb = threading.Thread(target=lambda: sent.append(p.walpost.verb("replay", "--all", "--in-place", "--rate", "50", "--skip-undeliverable", check=False)))
     verb.start()
     servers.wait_for(lambda: answers.asked[DESCRIBE_CONFIGS] >= before + 1 + (wait != "0s") or sent, 60, "the limit to be read")
     kafka.alter_topic(p.name, {"max.message.bytes": "1048588"})
     verb.join()
     assert sent[0].returncode == 0, sent
     assert f"{402 - left_out} events sent" in sent[0].stdout and sent[0].stderr.count("is left out") == left_out, sent
+
+
+# Who writes rows that no topic takes holds up a verb for a bounded time.
+@pytest.mark.parametrize("unanswered", [set(), {DESCRIBE_CONFIGS}], ids=["answered", "unanswered"])
+def test_rows_that_are_rejected_for_reasons_that_take_turns_cost_a_verb_one_wait_each(make_pipeline, answering, unanswered):
+    kafka, answers = answering
+    p = make_pipeline(on_kafka=kafka, create_topic=False, config={
+        "outboxes": [{"table": "public.own", "preset": "debezium", "topic": "{aggregatetype}", "topics": {"allowed": ["*"]},
+                      "columns": {"partition": "part"}}],
+        "delivery": {"on_undeliverable": "skip", "unknown_topic_wait": "2s"}})
+    kafka.create_topic(p.name, 1, {"max.message.bytes": str(LARGE)})
+    p.execute("CREATE TABLE public.own (id uuid PRIMARY KEY DEFAULT gen_random_uuid(), aggregatetype text, aggregateid text, type text,"
+              " payload text, part int, seq bigserial)")
+    p.start()
+    p.execute("INSERT INTO public.own (aggregatetype, aggregateid, type, payload, part) SELECT %s, 'k', 'Taken by none',"
+              " CASE n %% 2 WHEN 0 THEN repeat('x', %s) END, CASE n %% 2 WHEN 1 THEN 99 END FROM generate_series(1, 30) n", p.name, 2 * LARGE)
+    p.wait_confirmed()
+    answers.unanswered = unanswered
+    began = time.monotonic()
+    sent = p.walpost.verb("replay", "--all", "--in-place", "--table", "public.own", "--skip-undeliverable", check=False)
+    assert "30 left out" in sent.stdout or unanswered, sent
+    assert time.monotonic() - began < 30, "two waits of 2 s, each with a look that may take 5 s"
 
 
 def test_verb_leaves_out_a_record_that_stays_too_large(make_pipeline, answering):
