@@ -1,5 +1,7 @@
 """A leader that is cut off from the controller goes on answering clients, while another broker leads its partitions."""
 
+import signal
+
 import pytest
 import servers
 from kafka_pair import insert, pipeline_of
@@ -59,3 +61,25 @@ def test_leader_that_is_cut_off_is_not_believed_by_those_who_read(make_pipeline,
     servers.wait_for(lambda: pair.leaders(topic)[0] == pair.leaders(topic)[1], 60, "the broker to be back")
     assert p.walpost.verb("audit").returncode == 0
     assert [record.value() for record in pair.read_all(topic)] == [b"0", b"1", b"2"]
+
+
+# Whoever reads what is remembered gives up in time, and asks again who leads.
+@pytest.mark.parametrize("restarted", [False, True], ids=["reconnect", "start"])
+def test_frozen_leader_of_the_progress_topic_holds_nothing_up_once_another_leads(make_pipeline, pair, restarted):
+    p = make_pipeline(on_kafka=pair, create_topic=False)
+    progress = pair.create_topic(f"walpost.progress.{p.name}", node=2, replicas=[2, 1])
+    pair.create_topic(p.name, node=1)
+    p.start()
+    p.insert(1, 3)
+    p.wait_confirmed()
+    if restarted:
+        assert p.walpost.stop() == 0
+    pair.two.process.send_signal(signal.SIGSTOP)
+    if restarted:
+        p.walpost.start(wait=None)
+    else:
+        p.execute("SELECT pg_terminate_backend(%s)", p.slot()["pid"])
+    p.insert(4, 6)
+    servers.wait_for(lambda: p.walpost.status() and p.walpost.status()["events"]["delivered"] >= (3 if restarted else 6), 90, "the events")
+    assert pair.one.admin().list_topics(timeout=5).topics[progress].partitions[0].leader == 1
+    pair.two.process.send_signal(signal.SIGCONT)

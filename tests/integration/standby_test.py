@@ -1,5 +1,10 @@
 """Two walposts, one slot: the second waits and takes over."""
 
+import signal
+
+import servers
+from confluent_kafka import Producer
+
 
 # Failure 82.
 def test_a_second_instance_waits_and_takes_over(make_pipeline):
@@ -30,3 +35,30 @@ def test_an_orderly_stop_hands_over_without_repeats(make_pipeline):
     p.insert_transactions(5001, 6000)
     p.wait_confirmed()
     assert p.judge() == 0
+
+
+# Else what it writes counts for less than the record of the one in between.
+def test_connection_is_made_anew_only_when_kafka_can_say_who_went_on(make_pipeline, workspace):
+    p = make_pipeline(on_kafka=workspace.kafka()).start()
+    p.insert(1, 5)
+    p.wait_confirmed()
+    read = servers.load_proto("progress").Progress.FromString
+    of_another = read(p.kafka.read_all(f"walpost.progress.{p.name}")[-1].value())
+    p.walpost.signal(signal.SIGSTOP)
+    p.execute("SELECT pg_terminate_backend(%s)", p.slot()["pid"])
+    of_another.epoch += 1_000
+    producer = Producer({"bootstrap.servers": p.kafka.bootstrap})
+    producer.produce(f"walpost.progress.{p.name}", of_another.SerializeToString(), p.name)
+    assert producer.flush(30) == 0
+    p.kafka.process.send_signal(signal.SIGSTOP)
+    p.walpost.signal(signal.SIGCONT)
+    servers.wait_for(lambda: "cannot be read yet" in (p.walpost.status() or {}).get("last_error", ""), 60, "the question")
+    assert not p.slot()["active"]
+    p.kafka.process.send_signal(signal.SIGCONT)
+    for _ in range(2):
+        p.insert(6, 10)
+        p.wait_confirmed()
+        pid = p.slot()["pid"]
+        p.execute("SELECT pg_terminate_backend(%s)", pid)
+        servers.wait_for(lambda: p.slot()["pid"] not in (None, pid), 60, "the next connection")
+    assert p.walpost.status()["halt"] is None
