@@ -128,8 +128,7 @@ struct CommittedTransaction {
 struct Progress : Fingerprint {
   // Of the connection that wrote it: NextEpoch. A record of a higher one counts for more, wherever it stands.
   std::uint64_t epoch = 0;
-  static constexpr std::uint64_t kEpochMax = std::uint64_t{1}
-                                             << 56;  // above each time of PostgreSQL's, in ms
+  static constexpr std::uint64_t kEpochMax = 1ULL << 56;  // above each time of PostgreSQL's, in ms
   std::uint64_t system_identifier = 0;
   std::uint32_t timeline = 1;
   Lsn end_lsn;

@@ -113,7 +113,7 @@ class Pipeline {
   bool finished() const;
   bool halted() const;
 
-  // For the next guard: none when another instance may have gone on meanwhile.
+  // For the next guard.
   std::optional<base::Progress> known_progress() const;
 
   // --- What is shown ---

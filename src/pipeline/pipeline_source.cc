@@ -97,9 +97,7 @@ void Pipeline::OnPassed(base::Now now) {
   }
 }
 
-std::optional<base::Progress> Pipeline::known_progress() const {
-  return timers_.alone_for_long() ? std::nullopt : keeper_.remembered();
-}
+std::optional<base::Progress> Pipeline::known_progress() const { return keeper_.remembered(); }
 
 bool Pipeline::finished() const { return phase_ == Phase::kFinished; }
 

@@ -113,8 +113,6 @@ class SourceTimers {
   // The time is over: another instance may have the slot.
   void OnAloneForLong() { alone_for_long_ = true; }
 
-  bool alone_for_long() const { return alone_for_long_; }
-
   // How often wal_sender_timeout is doubled for a connection that begins with `received` known.
   int Doublings(base::Lsn received) const { return received == silent_at_ ? silences_ : 0; }
 

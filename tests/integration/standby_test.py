@@ -52,7 +52,7 @@ def test_connection_is_made_anew_only_when_kafka_can_say_who_went_on(make_pipeli
     assert producer.flush(30) == 0
     p.kafka.process.send_signal(signal.SIGSTOP)
     p.walpost.signal(signal.SIGCONT)
-    servers.wait_for(lambda: "cannot be read yet" in (p.walpost.status() or {}).get("last_error", ""), 60, "the question")
+    servers.wait_for(lambda: "cannot be read yet" in ((p.walpost.status() or {}).get("last_error") or ""), 60, "the question")
     assert not p.slot()["active"]
     p.kafka.process.send_signal(signal.SIGCONT)
     for _ in range(2):

@@ -145,6 +145,7 @@ TEST_F(ProgressKeeperTest, NothingIsConfirmedBeforeARecordOfThisProcessIsAcknowl
   keeper_.OnConnected(facts_);
   keeper_.OnAcknowledged();  // of the connection before
   EXPECT_EQ(keeper_.Confirmable(Lsn(100)), Lsn());
+  EXPECT_FALSE(keeper_.adopting());
   keeper_.Tick(Lsn(), 0, false, now_);
   keeper_.OnAccepted();
   keeper_.OnLost();
