@@ -232,6 +232,7 @@ def test_type_without_a_binary_form_is_no_poison_while_kafka_is_away(make_pipeli
     p.execute("CREATE TABLE public.rights (acl aclitem[])")
     p.execute("INSERT INTO public.rights VALUES (ARRAY['postgres=r/postgres'::aclitem])")
     p.insert(11, 15)
+    p.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_replication")  # the first version that sends binary values is 14
     servers.wait_for(lambda: "cannot be read yet" in (p.walpost.status()["last_error"] or ""), 60, "an attempt without Kafka")
     assert p.walpost.status()["halt"] is None
     p.kafka.process.send_signal(signal.SIGCONT)
