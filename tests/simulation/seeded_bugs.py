@@ -165,9 +165,6 @@ BUGS = [
     ("pipeline/intake.cc",
      "    known_.Passed(frame_at_);",
      "    if (!BUG(time_of_passing_forgotten)) known_.Passed(frame_at_);"),
-    ("pipeline/pipeline_source.cc",
-     "              forgotten;",
-     "              (forgotten && !BUG(lost_log_forgotten_by_one_process_only));"),
     ("pipeline/pipeline_shown.cc",
      "  if (!intake_.verified() ||",
      "  if (BUG(skipped_positions_confirmed)) {\n    return std::min(keeper_.Confirmable(tracker_.safe_lsn()), intake_.connection_lsn());\n  }\n"
