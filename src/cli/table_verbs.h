@@ -41,8 +41,7 @@ void WarnOnStderr(const std::string& line);
 
 inline constexpr const char* kSkipHelp =
     "Leave out rows that can be no records, or that their topics do not take, and name them; "
-    "without it "
-    "they end it";
+    "without it they end it";
 inline constexpr const char* kUnprovenHelp =
     "Also send rows of which it is not known whether Kafka has them; without it the verb rejects "
     "them";

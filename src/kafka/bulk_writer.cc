@@ -140,10 +140,11 @@ absl::Status BulkWriter::LookUp(const std::string& topic, Target* target) {
   RETURN_IF_ERROR(partitions.status());
   target->partitions = *partitions;
   // What may not be described has no known limits; where nobody answers, those that were read count.
-  if (steady_clock::now() >= describe_from_) {
+  if (steady_clock::now() >= target->describe_from) {
     const auto limits = ReadTopicLimits(client_.get(), topic, std::min(patience_, kLimitsTimeout));
     target->limits = limits.ok() ? *limits : target->limits;
-    describe_from_ = steady_clock::now() + (limits.ok() ? milliseconds(0) : kDescribeAgainAfter);
+    target->describe_from =
+        steady_clock::now() + (limits.ok() ? milliseconds(0) : kDescribeAgainAfter);
   }
   target->looked_at = steady_clock::now();
   if (target->limits.message_bytes_max) {

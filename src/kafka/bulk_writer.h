@@ -83,6 +83,7 @@ class BulkWriter {
     std::int32_t partitions = 0;
     TopicLimits limits;
     std::chrono::steady_clock::time_point looked_at;
+    std::chrono::steady_clock::time_point describe_from;
     std::optional<std::chrono::steady_clock::time_point> leaders_agreed_at;
     std::map<delivery::FailureKind, Doubt> doubts;
   };
@@ -124,7 +125,6 @@ class BulkWriter {
   ProducerLimits producer_limits_ = {std::nullopt, kRequestBytesMax};
   std::map<std::string, Target> targets_;
   bool compressed_ = false;
-  std::chrono::steady_clock::time_point describe_from_;
   std::chrono::steady_clock::duration waited_{0};   // for what might pass
   std::uint64_t sequence_ = 0;                      // of the next record
   std::map<std::uint64_t, std::size_t> in_flight_;  // bytes, by sequence

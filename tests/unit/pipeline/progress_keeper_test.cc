@@ -118,7 +118,7 @@ TEST_F(ProgressKeeperTest, WhatIsAdoptedIsWrittenAtOnceWhereTheStreamStands) {
 }
 
 // So no record of an earlier one counts for more, wherever it stands and whenever it lands.
-TEST_F(ProgressKeeperTest, EachConnectionThatReadTheTopicHasANewerEpoch) {
+TEST_F(ProgressKeeperTest, EachConnectionHasANewerEpoch) {
   facts_.begun_at = base::WallTime(std::chrono::milliseconds(5'000));
   facts_.progress = facts_.ProgressAt(Lsn(300));
   facts_.progress->epoch = 3;
