@@ -202,9 +202,12 @@ class Bench:
 
     def killer(self, mutant):
         for name in self.order(mutant.path):
-            target = pathlib.Path(self.programs[name][0]).name
-            if self.run(["ninja", "-C", str(self.build), "-j1", target]) != 0:
+            program = pathlib.Path(self.programs[name][0])
+            before = program.stat().st_mtime_ns
+            if self.run(["ninja", "-C", str(self.build), "-j1", program.name]) != 0:
                 return "the linker"
+            if program.stat().st_mtime_ns == before:
+                continue  # nothing of the mutant is in it
             code = self.run(self.programs[name], timeout=TEST_SECONDS_MAX)
             if code != 0:
                 return name if code is not None else f"{name} (no end)"

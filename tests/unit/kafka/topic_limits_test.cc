@@ -189,6 +189,12 @@ TEST(LimitsOfTest, TimestampLimitOfOldBrokersBoundsBothDirections) {
   EXPECT_EQ(LimitsOf({{"message.timestamp.difference.max.ms", "0"}}).ahead_max, milliseconds(0));
 }
 
+TEST(LimitsOfTest, WhatIsNoNumberOf64BitsIsNoLimit) {
+  for (const char* text : {"99999999999999999999", "2000 ms", ""}) {
+    EXPECT_EQ(LimitsOf({{"max.message.bytes", text}}).message_bytes_max, std::nullopt) << text;
+  }
+}
+
 TEST(SafeTimestampTest, TopicMayTakeLessThanOurSlack) {
   TopicLimits limits;
   limits.ahead_max = milliseconds(100);

@@ -147,6 +147,30 @@ TEST_F(KnownRowsPipelineTest, EventThatWasSentFromItsRowIsSentAsTheRowHasIt) {
   EXPECT_EQ(MarkOf('a', 3), "dlq-retry");
 }
 
+// Then its row is of no use, and the event goes as the stream has it.
+TEST_F(KnownRowsPipelineTest, EventWhoseSentRowMakesNoRecordIsSentAsTheStreamHasIt) {
+  HoldBack(OnUndeliverable::kPark);
+  RetryA();
+  Look();
+  Run();
+  dead_letters_.rows[0].truncated_bytes = 7;
+  AllComesAgain(OnUndeliverable::kPark);
+  EXPECT_THAT(Visible('a'), ElementsAre("a0", "a1", "a0", "a1", "a2"));
+  EXPECT_EQ(MarkOf('a', 3), "");
+}
+
+TEST_F(KnownRowsPipelineTest, EventWhoseSentRowMayNotGoToItsTopicIsSentAsTheStreamHasIt) {
+  HoldBack(OnUndeliverable::kPark);
+  RetryA();
+  Look();
+  Run();
+  dead_letters_.rows[0].topic = "elsewhere";
+  options_.outboxes[0].table.topics.allowed = {"orders", "returns"};
+  AllComesAgain(OnUndeliverable::kPark);
+  EXPECT_THAT(Visible('a'), ElementsAre("a0", "a1", "a0", "a1", "a2"));
+  EXPECT_EQ(MarkOf('a', 3), "");
+}
+
 TEST_F(KnownRowsPipelineTest, RowsAreSentBehindWhatComesAgainBeforeThem) {
   HoldBack(OnUndeliverable::kPark);
   Restart();

@@ -190,6 +190,25 @@ TEST_F(ParkTest, KeysParkedBeforeAnotherPolicyAreParkedStill) {
   EXPECT_THAT(Rows(), ElementsAre("parked:a1", "parked:a2"));
 }
 
+TEST_F(ParkTest, RowOfAParkedKeyThatMakesNoRecordIsParkedUnderAnotherPolicyToo) {
+  using walpost::testing::TextColumn;
+  options_.event_bytes_max = 1'000;
+  Connect();
+  ParkA(100, {"a1"});
+  Restart();
+  options_.on_undeliverable = OnUndeliverable::kDeadLetter;
+  Connect();
+  SendPayload(Begin(200));
+  for (const char* key : {"a", "b"}) {
+    SendPayload(
+        EventBytes({TextColumn(std::string(key) + "2"), TextColumn(key), TextColumn("orders"),
+                    TextColumn("t"), walpost::testing::BinaryColumn(std::string(10'000, 'x'))}));
+  }
+  SendPayload(Commit(200));
+  DeliverAll();
+  EXPECT_THAT(Rows(), ElementsAre("parked:a1", "parked:a2", "dead:b2"));
+}
+
 TEST_F(ParkTest, NothingIsReadFromTheStreamBeforeTheParkedKeysAreKnown) {
   serve_dead_letters_ = false;
   facts_.may_have_dead_letters = true;
