@@ -2,6 +2,7 @@
 
 #include <poll.h>
 
+#include <algorithm>
 #include <utility>
 #include <vector>
 
@@ -32,6 +33,7 @@ absl::Status Disputed(const std::string& topic, const std::string& dispute) {
 absl::StatusOr<Opened> OpenAtAgreedLeaders(const KafkaOptions& options, const std::string& topic,
                                            Isolation isolation, milliseconds timeout) {
   const auto deadline = steady_clock::now() + timeout;
+  const auto denied_at = std::min(deadline, steady_clock::now() + kUnknownFor);
   std::string dispute;
   for (;;) {
     Opened opened;  // only a new client asks each broker
@@ -42,13 +44,14 @@ absl::StatusOr<Opened> OpenAtAgreedLeaders(const KafkaOptions& options, const st
       opened.leaders = std::move(answer->leaders);
       return opened;
     }
-    if (!answer.ok()) {
+    if (answer.ok()) {
+      dispute = std::move(answer->dispute);
+      if (TimeLeft(deadline).count() == 0) {
+        return Disputed(topic, dispute);
+      }
+    } else if (!absl::IsPermissionDenied(answer.status()) || TimeLeft(denied_at).count() == 0) {
       return absl::IsUnavailable(answer.status()) && !dispute.empty() ? Disputed(topic, dispute)
                                                                       : answer.status();
-    }
-    dispute = std::move(answer->dispute);
-    if (TimeLeft(deadline).count() == 0) {
-      return Disputed(topic, dispute);
     }
     poll(nullptr, 0, kAskAgainAfterMs);
   }

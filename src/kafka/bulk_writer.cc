@@ -139,9 +139,11 @@ absl::Status BulkWriter::LookUp(const std::string& topic, Target* target) {
   }
   RETURN_IF_ERROR(partitions.status());
   target->partitions = *partitions;
-  // What may not be described has no known limits; where nobody answers, those that were read count.
+  // They may be others by now where nobody answers, or a right is missing. Then the broker decides.
+  target->described = false;
   if (steady_clock::now() >= target->describe_from) {
     const auto limits = ReadTopicLimits(client_.get(), topic, std::min(patience_, kLimitsTimeout));
+    target->described = limits.ok();
     target->limits = limits.ok() ? *limits : target->limits;
     target->describe_from =
         steady_clock::now() + (limits.ok() ? milliseconds(0) : kDescribeAgainAfter);
@@ -167,15 +169,15 @@ BulkWriter::Answer BulkWriter::Check(const envelope::Record& record, const Targe
                                             record.partition, target.partitions)),
             FailureKind::kPartitionUnknown};
   }
-  if (LacksKey(record, target.limits)) {
+  const TopicLimits limits = target.described ? target.limits : TopicLimits();
+  if (LacksKey(record, limits)) {
     return {Rejected(topic, "it has no key, and the topic is compacted (INVALID_RECORD)"),
             FailureKind::kRecordInvalid};
   }
-  if (IsTooLarge(record, target.limits, compressed_).value_or(false)) {
-    return {
-        Rejected(topic, absl::StrFormat("it has %d bytes, and max.message.bytes is %d",
-                                        BatchBytesOf(record), *target.limits.message_bytes_max)),
-        FailureKind::kRecordTooLarge};
+  if (IsTooLarge(record, limits, compressed_).value_or(false)) {
+    return {Rejected(topic, absl::StrFormat("it has %d bytes, and max.message.bytes is %d",
+                                            BatchBytesOf(record), *limits.message_bytes_max)),
+            FailureKind::kRecordTooLarge};
   }
   return {};
 }
@@ -197,8 +199,9 @@ absl::StatusOr<BulkWriter::Answer> BulkWriter::CheckForLong(const envelope::Reco
     waited_ += steady_clock::now() - began;
     const FailureKind kind = answer.kind;
     answer = Check(record, *target);
-    if (answer.kind != kind) {
+    if (answer.kind != kind && waited_ < kWaitsMax * options_.unknown_topic_wait) {
       target->doubts.erase(kind);
+      may_pass = true;  // a new reason has a wait of its own
     }
   }
   return answer;
@@ -354,8 +357,13 @@ absl::Status BulkWriter::WriteAlone() {
 absl::Status BulkWriter::WriteOne(const rd_kafka_message_t& message) {
   const std::string topic = rd_kafka_topic_name(message.rkt);
   Target& target = targets_[topic];
+  std::optional<FailureKind> rejected;
   while (target.takes_nothing.empty()) {
     const Answer answer = WriteOnce(message);
+    if (rejected && answer.status.ok()) {
+      target.doubts.erase(*rejected);  // it passed: the next rejection has a wait of its own
+    }
+    rejected = answer.kind;
     if (MayBeOld(message, answer, target) && MayPass(answer.kind, &target)) {
       poll(nullptr, 0, static_cast<int>(kTryAgainAfter.count()));
       waited_ += kTryAgainAfter;

@@ -81,7 +81,8 @@ class BulkWriter {
     std::string takes_nothing;   // why; empty = it takes records
     std::uint64_t left_out = 0;  // for that, and not taken yet
     std::int32_t partitions = 0;
-    TopicLimits limits;
+    TopicLimits limits;      // the last that were read
+    bool described = false;  // in the last look: only then they reject a record
     std::chrono::steady_clock::time_point looked_at;
     std::chrono::steady_clock::time_point describe_from;
     std::optional<std::chrono::steady_clock::time_point> leaders_agreed_at;

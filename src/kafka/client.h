@@ -80,12 +80,6 @@ absl::StatusOr<std::int32_t> CountPartitions(
 // Of a topic in an answer; -1 = the broker names none.
 std::vector<std::int32_t> LeadersOf(const rd_kafka_metadata_topic_t& topic);
 
-// Where each partition begins and ends. rd_kafka_query_watermark_offsets would try for minutes where a broker
-// does not answer, whatever its time-out.
-rd_kafka_resp_err_t AskWhereItIs(rd_kafka_t* client, const std::string& topic,
-                                 std::int32_t partitions, std::chrono::milliseconds timeout,
-                                 std::vector<std::int64_t>* lows, std::vector<std::int64_t>* highs);
-
 // For each partition the offset `of` a time in ms, RD_KAFKA_OFFSET_BEGINNING or RD_KAFKA_OFFSET_END.
 // rd_kafka_query_watermark_offsets would go on for minutes where a broker does not answer, whatever its
 // time-out.

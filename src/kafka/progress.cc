@@ -82,8 +82,8 @@ absl::StatusOr<std::vector<Progress>> Judge(ProgressRead found, UnreadProgress* 
 
 // From a consumer of the partition that has been started.
 absl::Status ReadTo(std::int64_t high, rd_kafka_topic_t* topic, const ProgressKey& progress_key,
-                    const ReadProgressOptions& how, steady_clock::time_point deadline,
-                    ProgressRead* read) {
+                    const ReadProgressOptions& how, ProgressRead* read) {
+  auto deadline = steady_clock::now() + how.timeout;
   while (TimeLeft(deadline).count() > 0) {
     const Message message(rd_kafka_consume(topic, 0, static_cast<int>(TimeLeft(deadline).count())));
     if (message == nullptr) {
@@ -113,24 +113,21 @@ absl::Status ReadTo(std::int64_t high, rd_kafka_topic_t* topic, const ProgressKe
 absl::StatusOr<std::vector<Progress>> ReadProgress(const KafkaOptions& options,
                                                    const ProgressKey& progress_key,
                                                    const ReadProgressOptions& how) {
-  const auto deadline = steady_clock::now() + how.timeout;
   std::int32_t count = 0;
   std::vector<std::int64_t> lows;
   std::vector<std::int64_t> highs;
-  ASSIGN_OR_RETURN(const Producer client,
-                   AskAgreedLeaders(options, progress_key.topic, how.timeout,
-                                    [&](rd_kafka_t* asked, std::int32_t partitions) {
-                                      count = partitions;
-                                      const auto ask = [&](std::int64_t of, auto* offsets) {
-                                        return AskOffsets(asked, progress_key.topic, partitions, of,
-                                                          TimeLeft(deadline), offsets);
-                                      };
-                                      const rd_kafka_resp_err_t error =
-                                          ask(RD_KAFKA_OFFSET_BEGINNING, &lows);
-                                      return error != RD_KAFKA_RESP_ERR_NO_ERROR
-                                                 ? error
-                                                 : ask(RD_KAFKA_OFFSET_END, &highs);
-                                    }));
+  ASSIGN_OR_RETURN(
+      const Producer client,
+      AskAgreedLeaders(
+          options, progress_key.topic, how.timeout,
+          [&](rd_kafka_t* asked, std::int32_t partitions) {
+            count = partitions;
+            const auto ask = [&](std::int64_t of, auto* offsets) {
+              return AskOffsets(asked, progress_key.topic, partitions, of, how.timeout, offsets);
+            };
+            const rd_kafka_resp_err_t error = ask(RD_KAFKA_OFFSET_BEGINNING, &lows);
+            return error != RD_KAFKA_RESP_ERR_NO_ERROR ? error : ask(RD_KAFKA_OFFSET_END, &highs);
+          }));
   if (count != 1) {
     return absl::FailedPreconditionError(
         absl::StrFormat("topic '%s' has %d partitions and must have 1", progress_key.topic, count));
@@ -148,7 +145,7 @@ absl::StatusOr<std::vector<Progress>> ReadProgress(const KafkaOptions& options,
     if (topic == nullptr || rd_kafka_consume_start(topic.get(), 0, read->next) != 0) {
       return FoundTopicStatus(progress_key.topic, rd_kafka_last_error());
     }
-    const absl::Status done = ReadTo(high, topic.get(), progress_key, how, deadline, read);
+    const absl::Status done = ReadTo(high, topic.get(), progress_key, how, read);
     rd_kafka_consume_stop(topic.get(), 0);
     RETURN_IF_ERROR(done);
   }

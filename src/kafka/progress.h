@@ -1,6 +1,6 @@
 // ReadProgress, WriteProgress - the records of delivery.progress_topic, outside of a stream.
 // Why: `run` must know before START what is remembered; verbs write what an operator decided.
-// Thread: blocking, any; bounded by `timeout`.
+// Thread: blocking, any. Each question to Kafka is bounded by `timeout`.
 // Errors: kNotFound (no such topic), kPermissionDenied, kDataLoss (a record that cannot be read),
 //   kFailedPrecondition (the topic is not as it must be), kUnavailable (Kafka does not answer, which
 //   passes by itself).
@@ -38,7 +38,7 @@ struct ProgressRead {
 };
 
 struct ReadProgressOptions {
-  // So long without a record; a topic that is not compacted may have a great many.
+  // For each answer, and for each record: a topic that is not compacted may have a great many.
   std::chrono::milliseconds timeout{10'000};
   UnreadProgress* unread = nullptr;
   ProgressRead* so_far = nullptr;  // goes on behind it, and adds to it

@@ -67,8 +67,8 @@ void Pipeline::OnStreamEnd(const StreamEnd& end, base::Now now) {
     safe_at_connect_ = tracker_.safe_lsn();  // once: the attempts that fail from here on back off
   }
   const ReconnectReason reason = ReconnectReasonOf(end, phase == Phase::kConnecting);
-  if (end.kind == StreamEnd::Kind::kSlotInUse) {
-    standby_ = true;
+  standby_ = end.kind == StreamEnd::Kind::kSlotInUse;
+  if (standby_) {
     timers_.OnSlotInUse();
     ReconnectAfter(standby_backoff_.Next(), reason, now);
   } else if (end.kind == StreamEnd::Kind::kFinished) {
@@ -280,7 +280,7 @@ base::MonotonicTime Pipeline::NextDeadline() const {
   }
   deadline = std::min(deadline, timers_.alone_until().value_or(deadline));
   if (phase_ == Phase::kStreaming && timers_.planned_at() && tracker_.empty() &&
-      !intake_.in_transaction()) {
+      !intake_.in_transaction() && !keeper_.busy()) {
     deadline = std::min(deadline, *timers_.planned_at());
   }
   if (phase_ == Phase::kHalting || phase_ == Phase::kDraining) {

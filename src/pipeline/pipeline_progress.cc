@@ -42,6 +42,9 @@ void Pipeline::OnDeadLetterReply(DeadLetterReply reply, base::Now now) {
   } else if (phase_ == Phase::kIdle || phase_ == Phase::kConnecting) {
     halt_ = std::move(halt);
     HaltNow();
+  } else if (halt->reason == base::HaltReason::kTimelineChanged &&
+             (phase_ == Phase::kHalting || phase_ == Phase::kDraining)) {
+    HaltNow();  // nothing more is delivered of what another history has
   }
 }
 

@@ -191,10 +191,15 @@ void Pipeline::ForgetAll() {
 
 // A publication or table that was replaced behind our back is seen by preflight only: so the stream
 // is ended now and then, between two transactions, and begun again at once. Not before it has come
-// further than the connection before: a server that has much to read again would never get on.
+// further than the connection before: a server that has much to read again would never get on. And not
+// before Kafka has taken a record since then: without an answer of it there is no next connection.
 void Pipeline::CheckPlannedReconnect(base::Now now) {
   const std::optional<base::MonotonicTime> due = timers_.planned_at();
   if (phase_ != Phase::kStreaming || !due || now.mono < *due || intake_.in_transaction()) {
+    return;
+  }
+  if (!keeper_.AcknowledgedSince(*due)) {
+    keeper_.WriteSince(*due);
     return;
   }
   if (!tracker_.empty() && now.mono < *due + kReconnectPatience) {

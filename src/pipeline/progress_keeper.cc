@@ -23,6 +23,7 @@ void ProgressKeeper::OnConnected(const base::SourceFacts& facts, bool adopted) {
     remembered_ = facts.progress;
     epoch_ = std::max(epoch_, remembered_->epoch);
   }
+  write_since_.reset();
   epoch_ = base::NextEpoch(epoch_, facts.begun_at);
   unwritten_ = true;
   awaited_ = awaited_ || first || adopted;
@@ -53,6 +54,8 @@ void ProgressKeeper::Forget() {
   made_ = base::Lsn();
   phase_ = Phase::kNone;
   made_at_.reset();
+  taken_made_at_.reset();
+  write_since_.reset();
   unacknowledged_since_.reset();
   rejected_at_.reset();
   rejecting_ = std::chrono::milliseconds(0);
@@ -74,11 +77,12 @@ void ProgressKeeper::Tick(base::Lsn safe, std::uint64_t dead_letters, bool hurry
   const base::Lsn begun = remembered_ ? acknowledged_ : facts_->start_lsn;
   const base::Lsn position = std::max(safe, begun);
   const bool to_write = unwritten_ && phase_ == Phase::kNone;
-  const bool again = made_at_ && now.mono >= *made_at_ + kAgainAfter;
+  const bool asked_for = made_at_ && write_since_ && *made_at_ < *write_since_;
+  const bool again = asked_for || (made_at_ && now.mono >= *made_at_ + kAgainAfter);
   if (position <= acknowledged_ && !to_write && !again) {
     return;
   }
-  const bool due = hurry || !made_at_ || now.mono >= *made_at_ + kEvery;
+  const bool due = hurry || asked_for || !made_at_ || now.mono >= *made_at_ + kEvery;
   if (to_write || (phase_ == Phase::kWaiting ? position > progress_.end_lsn : due)) {
     Make(position, dead_letters, now);
   }
@@ -116,6 +120,7 @@ const envelope::Record* ProgressKeeper::waiting(base::Now now) const {
 void ProgressKeeper::OnAcknowledged() {
   CHECK(phase_ == Phase::kOutstanding);
   phase_ = Phase::kNone;
+  taken_made_at_ = made_at_;
   acknowledged_ = std::max(acknowledged_, progress_.end_lsn);
   unwritten_ = unwritten_ && progress_.epoch != epoch_;
   adopted_ = adopted_ && unwritten_;

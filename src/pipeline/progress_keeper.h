@@ -88,6 +88,14 @@ class ProgressKeeper {
     return !on() || (safe <= acknowledged_ && !awaited_) || rejected_at_.has_value();
   }
 
+  // Kafka has taken a record that was made then or later.
+  bool AcknowledgedSince(base::MonotonicTime at) const {
+    return !on() || (taken_made_at_ && *taken_made_at_ >= at);
+  }
+
+  // One is to be made, also where the position does not move.
+  void WriteSince(base::MonotonicTime at) { write_since_ = at; }
+
   // Something has been unacknowledged for long.
   bool Late(base::Now now) const;
 
@@ -146,6 +154,8 @@ class ProgressKeeper {
   envelope::Record record_;
   delivery::Sequence sequence_ = kFirstSequence;
   std::optional<base::MonotonicTime> made_at_;
+  std::optional<base::MonotonicTime> taken_made_at_;  // of the last one that was acknowledged
+  std::optional<base::MonotonicTime> write_since_;
   std::optional<base::Now> unacknowledged_since_;
   base::WallTime delivered_seen_;                   // an event's, when last looked at
   std::chrono::microseconds answering_{0};          // since unacknowledged_since_

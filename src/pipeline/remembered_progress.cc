@@ -193,12 +193,13 @@ ProgressCheck CheckRememberedProgress(const std::vector<Progress>& records,
     return {CheckNothing(facts), "", std::nullopt};
   }
   if (progress->epoch >= Progress::kEpochMax) {
-    return {MakeHalt(HaltReason::kProgressUnreadable,
-                     absl::StrFormat("a record of the progress topic has epoch %u, which leaves no "
-                                     "room for higher ones: walpost did not write it; take another "
-                                     "delivery.progress_topic, and see to it that nobody else may "
-                                     "write there (docs/security.md)",
-                                     progress->epoch)),
+    return {MakeHalt(
+                HaltReason::kProgressUnreadable,
+                absl::StrFormat("a record of the progress topic has epoch %u, which leaves no "
+                                "room for higher ones: somebody else wrote it, or one that walpost "
+                                "counted on from; take another delivery.progress_topic, and "
+                                "see to it that nobody else may write there (docs/security.md)",
+                                progress->epoch)),
             "", std::nullopt};
   }
   if (progress->system_identifier != facts.system_identifier) {

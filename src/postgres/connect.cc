@@ -26,8 +26,12 @@ bool SameProgress(const std::optional<base::Progress>& a, const std::optional<ba
                 : a.has_value() == b.has_value();
 }
 
+constexpr char kFlushedEnd[] =
+    "CASE WHEN pg_catalog.pg_is_in_recovery() THEN pg_catalog.pg_last_wal_replay_lsn() "
+    "ELSE pg_catalog.pg_current_wal_lsn() END";
+
 // Does the slot stand anywhere else than where preflight saw it, or is there another record? Also reads when
-// that was: later than all that an earlier reader of the slot did.
+// that was, and the end of the log: later than all that an earlier reader of the slot did.
 std::optional<StreamEnd> SlotOrRecordChanged(const ConnectOptions& options,
                                              const ServerAddress& server,
                                              base::SourceFacts* facts) {
@@ -41,7 +45,7 @@ std::optional<StreamEnd> SlotOrRecordChanged(const ConnectOptions& options,
   const Deadline deadline = std::chrono::steady_clock::now() + options.statement_timeout;
   const Result slot = connection.Query(
       absl::StrCat(
-          "SELECT confirmed_flush_lsn, ", kServerClock,
+          "SELECT confirmed_flush_lsn, ", kServerClock, ", ", kFlushedEnd,
           " FROM pg_catalog.pg_replication_slots WHERE slot_name = ", QuoteLiteral(options.slot)),
       deadline);
   if (!slot.ok()) {
@@ -59,6 +63,8 @@ std::optional<StreamEnd> SlotOrRecordChanged(const ConnectOptions& options,
     return LostEnd("the server's clock is not a number");
   }
   facts->begun_at = base::WallTime(std::chrono::microseconds(clock_us));
+  facts->server_wal_lsn =
+      std::max(facts->server_wal_lsn, base::Lsn::Parse(slot.Text(0, 2)).value_or(base::Lsn()));
   return LookAtRecord(&connection, options, *facts, deadline);
 }
 

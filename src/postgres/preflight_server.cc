@@ -159,8 +159,9 @@ std::optional<StreamEnd> PreflightRun::Server() {
   }
   if (settings.Text(0, 6) != "0") {
     report_.warnings.push_back(absl::StrFormat(
-        "idle_replication_slot_timeout is %s on %s: when walpost is stopped for that long, the "
-        "slot is invalidated and events are lost from the stream; set it to 0",
+        "idle_replication_slot_timeout is %s on %s: when walpost is stopped for that long, or has "
+        "to connect again while Kafka is away, the slot is invalidated and events are lost from "
+        "the stream; set it to 0",
         settings.Text(0, 6), endpoint().ToString()));
   }
   if (settings.True(0, 1) && version() < kStandbyDecodingSince) {

@@ -1,5 +1,6 @@
 #include "runtime/guard.h"
 
+#include <algorithm>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -15,6 +16,8 @@ using base::HaltReason;
 using base::Progress;
 using base::SourceFacts;
 using base::StreamEnd;
+using std::chrono::milliseconds;
+using std::chrono::steady_clock;
 
 StreamEnd OperatorEnd(HaltReason reason, const std::string& detail) {
   StreamEnd end;
@@ -50,27 +53,35 @@ StreamEnd Unreadable(const absl::Status& status, const std::string& topic) {
       absl::StrFormat("remembered progress cannot be read: %s; %s", message, advice));
 }
 
-}  // namespace
+// It, or the number of its partitions, may be what one broker has not heard of yet.
+bool IsDenied(const absl::Status& status) {
+  return absl::IsPermissionDenied(status) || absl::IsFailedPrecondition(status);
+}
 
-postgres::Guard MakeGuard(const RunOptions& options, std::optional<Progress> known) {
-  const std::string& topic = options.pipeline.progress_topic;
-  if (topic.empty()) {
-    return nullptr;
-  }
-  return [kafka = options.kafka, progress_key = kafka::ProgressKey{topic, options.name},
-          known = std::move(known), read = std::make_shared<kafka::ProgressRead>()](
-             SourceFacts* facts) -> std::optional<StreamEnd> {
-    // Asked again, only what is new: behind START the stream waits for the answer.
-    auto records = kafka::ReadProgress(kafka, progress_key,
-                                       {kReadProgressWithin, /*unread=*/nullptr, read.get()});
-    const bool lost = absl::IsNotFound(records.status()) || absl::IsDataLoss(records.status());
-    if (pipeline::Suffices(known, *facts) &&
-        (lost || (records.ok() && !pipeline::DecidedSince(*known, *records)))) {
-      records = std::vector<Progress>{*known};
+// One attempt to connect.
+class Question {
+ public:
+  Question(const RunOptions& options, std::optional<Progress> known,
+           std::shared_ptr<GuardHistory> history)
+      : kafka_(options.kafka),
+        progress_key_{options.pipeline.progress_topic, options.name},
+        known_(std::move(known)),
+        history_(std::move(history)) {}
+
+  std::optional<StreamEnd> Ask(SourceFacts* facts) {
+    absl::StatusOr<std::vector<Progress>> records = Read();
+    const bool suffices = pipeline::Suffices(known_, *facts);
+    if (suffices && (absl::IsNotFound(records.status()) ||
+                     (records.ok() && !pipeline::DecidedSince(*known_, *records)))) {
+      records = std::vector<Progress>{*known_};
     }
     if (!records.ok()) {
-      return Unreadable(records.status(), progress_key.topic);
+      return suffices && MayPass(records.status())
+                 ? Passing("remembered progress cannot be read yet: " +
+                           std::string(records.status().message()))
+                 : Unreadable(records.status(), progress_key_.topic);
     }
+    history_->denied_since.reset();
     pipeline::ProgressCheck check = pipeline::CheckRememberedProgress(*records, *facts);
     if (check.halt) {
       return OperatorEnd(check.halt->reason, check.halt->detail);
@@ -80,7 +91,51 @@ postgres::Guard MakeGuard(const RunOptions& options, std::optional<Progress> kno
     }
     facts->progress = std::move(check.progress);
     return std::nullopt;
-  };
+  }
+
+ private:
+  // Asked again, only what is new.
+  absl::StatusOr<std::vector<Progress>> Read() {
+    const milliseconds within =
+        took_ ? std::max(2 * *took_, kAskAgainWithin) : history_->read_within;
+    const auto begun = steady_clock::now();
+    auto records = kafka::ReadProgress(kafka_, progress_key_, {within, /*unread=*/nullptr, &read_});
+    if (!took_ && absl::IsUnavailable(records.status())) {
+      history_->read_within = std::min(2 * history_->read_within, kReadProgressWithinMax);
+    }
+    took_ = std::chrono::ceil<milliseconds>(steady_clock::now() - begun);
+    return records;
+  }
+
+  bool MayPass(const absl::Status& status) {
+    if (!IsDenied(status)) {
+      return false;
+    }
+    const auto now = steady_clock::now();
+    if (!history_->denied_since || now >= history_->denied_at + kDeniedMax) {
+      history_->denied_since = now;
+    }
+    history_->denied_at = now;
+    return now < *history_->denied_since + kDeniedMax;
+  }
+
+  const kafka::KafkaOptions kafka_;
+  const kafka::ProgressKey progress_key_;
+  const std::optional<Progress> known_;
+  const std::shared_ptr<GuardHistory> history_;
+  kafka::ProgressRead read_;
+  std::optional<milliseconds> took_;  // the question before
+};
+
+}  // namespace
+
+postgres::Guard MakeGuard(const RunOptions& options, std::optional<Progress> known,
+                          std::shared_ptr<GuardHistory> history) {
+  if (options.pipeline.progress_topic.empty()) {
+    return nullptr;
+  }
+  return [question = std::make_shared<Question>(options, std::move(known), std::move(history))](
+             SourceFacts* facts) { return question->Ask(facts); };
 }
 
 }  // namespace walpost::runtime

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <chrono>
+#include <memory>
 #include <optional>
 
 #include "base/source_facts.h"
@@ -15,11 +16,26 @@
 namespace walpost::runtime {
 
 inline constexpr std::chrono::milliseconds kReadProgressWithin{10'000};
+// Where Kafka is slower than that, each attempt gets twice the time of the one before, up to this.
+inline constexpr std::chrono::milliseconds kReadProgressWithinMax{80'000};
+// Behind START the server waits too, and may want to stop. So the question gets no more than twice the time
+// that it took before START, and at least this.
+inline constexpr std::chrono::milliseconds kAskAgainWithin{2'000};
+// A process that has streamed believes for this long that a missing right passes.
+inline constexpr std::chrono::milliseconds kDeniedMax{60'000};
+
+// What a process knows of the attempts before. Used by one attempt at a time.
+struct GuardHistory {
+  std::chrono::milliseconds read_within = kReadProgressWithin;
+  std::optional<std::chrono::steady_clock::time_point> denied_since;
+  std::chrono::steady_clock::time_point denied_at;  // the last time
+};
 
 // `known` is what this process knows to be acknowledged. While the slot is not above it, it counts for more
 // than the topic, unless that has a newer epoch: another process has held the slot, or an operator has
 // decided. Nobody can know that without Kafka, so a connection is made only when it answers. Null when
 // nothing is remembered.
-postgres::Guard MakeGuard(const RunOptions& options, std::optional<base::Progress> known);
+postgres::Guard MakeGuard(const RunOptions& options, std::optional<base::Progress> known,
+                          std::shared_ptr<GuardHistory> history);
 
 }  // namespace walpost::runtime

@@ -16,7 +16,6 @@
 #include "pgoutput/frame.h"
 #include "pipeline/fingerprint.h"
 #include "postgres/encryption.h"
-#include "runtime/guard.h"
 
 namespace walpost::runtime {
 
@@ -219,7 +218,7 @@ void Loop::HandleConnect() {
   helper_->Run(
       Helper::Queue::kSource,
       [result, connect = dependencies_.connect, options = streamed_from_, start,
-       guard = MakeGuard(options_, pipeline_.known_progress())] {
+       guard = MakeGuard(options_, pipeline_.known_progress(), guard_history_)] {
         result->emplace(connect(options, *start, guard));
       },
       [this, result] { OnConnectResult(*std::move(*result)); });

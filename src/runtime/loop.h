@@ -18,6 +18,7 @@
 #include "pipeline/pipeline.h"
 #include "postgres/connect.h"
 #include "runtime/dependencies.h"
+#include "runtime/guard.h"
 #include "runtime/helper.h"
 #include "runtime/monitor.h"
 #include "runtime/notifier.h"
@@ -77,7 +78,8 @@ class Loop {
   void Wait(int frames);
   void OnConnectResult(std::variant<postgres::Connected, postgres::StreamEnd> result);
 
-  RunOptions options_;                      // SIGHUP may change how the world is reached
+  RunOptions options_;  // SIGHUP may change how the world is reached
+  const std::shared_ptr<GuardHistory> guard_history_ = std::make_shared<GuardHistory>();
   postgres::ConnectOptions streamed_from_;  // those of the last connection, also after SIGHUP
   Signals* const signals_;
   Helper* const helper_;

@@ -20,8 +20,9 @@ KEYS = 200
 ROWS = 2  # of a transaction
 DELAY_MS = 700
 
-# At which passage it dies: at most, and for delays at every which one.
-PASSAGES = {"after_submit": (3_000, 2_500), "after_report": (3_000, 2_500), "after_progress": (2, 1), "after_status": (3, 2)}
+# At which passage it dies: at least, at most, and for delays at every which one. The first record of a process says only where its
+# stream begins.
+PASSAGES = {"after_submit": (1, 3_000, 2_500), "after_report": (1, 3_000, 2_500), "after_progress": (2, 3, 1), "after_status": (1, 3, 2)}
 CONNECTS = ("before_connect", "after_connect")
 SENDER_TIMEOUT_S = 3
 
@@ -138,7 +139,7 @@ def test_killed(make_pipeline, chance, place):
     looks = [look(p)]
     with load_on(p):
         for number in range(KILLS):
-            nth = number % 2 + 1 if place in CONNECTS else chance.randint(1, PASSAGES[place][0])
+            nth = number % 2 + 1 if place in CONNECTS else chance.randint(*PASSAGES[place][:2])
             run_until_killed(p, place, nth)
             looks.append(look(p))
         p.walpost.start()
@@ -157,7 +158,7 @@ def test_killed(make_pipeline, chance, place):
 def test_standing_still(make_pipeline, place):
     p = make_pipeline()
     p.walpost.init()
-    every = PASSAGES[place][1] if place in PASSAGES else 1
+    every = PASSAGES[place][2] if place in PASSAGES else 1
     start_with(p, f"{place}:delay:{every}:{DELAY_MS}", wait="streaming")
     reconnects = 0
     with load_on(p) as load:

@@ -149,6 +149,28 @@ def test_verb_goes_by_the_limit_of_the_moment(make_pipeline, answering, wait, le
     assert f"{402 - left_out} events sent" in sent[0].stdout and sent[0].stderr.count("is left out") == left_out, sent
 
 
+# One look that nobody answers, and the limit is raised: then the broker decides, and not what was read before.
+def test_verb_leaves_nothing_out_by_a_limit_that_nobody_confirms(make_pipeline, answering):
+    kafka, answers = answering
+    p = pipeline_on(make_pipeline, kafka, "2s")
+    rows = 20
+    for _ in range(rows):
+        p.insert_large(2 * LARGE)
+    p.wait_confirmed()
+    kafka.alter_topic(p.name, {"max.message.bytes": str(LARGE)})
+    before = answers.asked[DESCRIBE_CONFIGS]
+    sent = []
+    verb = threading.Thread(target=lambda: sent.append(p.walpost.verb("replay", "--all", "--in-place", "--rate", "1", "--skip-undeliverable", check=False)))
+    verb.start()
+    servers.wait_for(lambda: answers.asked[DESCRIBE_CONFIGS] >= before + 1 or sent, 60, "the limit to be read")
+    answers.unanswered = {DESCRIBE_CONFIGS}
+    servers.wait_for(lambda: answers.asked[DESCRIBE_CONFIGS] >= before + 2 or sent, 60, "the limit to be asked for again")
+    answers.stop()
+    kafka.alter_topic(p.name, {"max.message.bytes": "1048588"})
+    verb.join()
+    assert sent[0].returncode == 0 and sent[0].stderr.count("is left out") < rows / 2, sent
+
+
 # Who writes rows that no topic takes holds up a verb for a bounded time.
 @pytest.mark.parametrize("unanswered", [set(), {DESCRIBE_CONFIGS}], ids=["answered", "unanswered"])
 def test_rows_that_are_rejected_for_reasons_that_take_turns_cost_a_verb_one_wait_each(make_pipeline, answering, unanswered):

@@ -1,6 +1,7 @@
 """One broker of two is away: what goes to the other is delivered, whatever happens to the producer."""
 
 import signal
+import time
 
 import pytest
 import servers
@@ -65,3 +66,25 @@ def test_a_new_configuration_does_not_stop_other_topics(outage, pair):
     outage.walpost.signal(signal.SIGHUP)
     servers.wait_for(lambda: "kafka_producer_replaced" in outage.walpost.log_text(), 30, "another producer")
     await_delivered(outage, pair, 2, 10)
+
+
+# The next connection could not be made: nobody would say whether another instance has gone on.
+def test_planned_reconnect_waits_for_the_progress_topic(make_pipeline, pair):
+    interval_s = 2
+    p = make_pipeline(on_kafka=pair, create_topic=False, config={"source": {"reconnect_interval": f"{interval_s}s"}})
+    pair.create_topic(p.name)
+    pair.create_topic(f"walpost.progress.{p.name}", node=2)
+    p.start()
+    p.insert(1, 1)
+    p.wait_confirmed()
+    pair.two.kill9()
+    away, event = time.monotonic(), 2
+    while time.monotonic() < away + 5 * interval_s:
+        await_delivered(p, pair, event, 1)
+        event += 1
+    assert p.walpost.status()["state"] == "streaming" and p.slot()["active"]
+    pid = p.slot()["pid"]
+    pair.two.start()
+    p.wait_confirmed()
+    servers.wait_for(lambda: p.slot()["pid"] not in (pid, None), 60, "a planned reconnect")
+    assert p.walpost.stop() == 0

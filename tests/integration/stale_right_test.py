@@ -43,6 +43,51 @@ def test_right_that_only_the_other_broker_knows_of_is_used(make_pipeline, pair_w
     assert not skipped(p)
 
 
+def end_connection(p):
+    pid = p.slot()["pid"]
+    p.execute("SELECT pg_terminate_backend(%s)", pid)
+    servers.wait_for(lambda: p.slot()["pid"] not in (None, pid) or p.walpost.status()["halt"], 60, "the next connection")
+
+
+# What is remembered is asked for at each reconnect.
+# Failure 66.
+def test_right_that_one_broker_has_never_heard_of_halts_no_reconnect(make_pipeline, pair_with_rights):
+    pair = pair_with_rights
+    p = pipeline_of(make_pipeline, pair, progress_on=1)
+    progress = f"walpost.progress.{p.name}"
+    topic = pair.create_topic(f"outbox.event.{p.name}", node=1)
+    p.start()
+    insert(p, topic, "k", "0")
+    p.wait_confirmed()
+    permit(pair.one, progress, "All", principal="User:other")
+    servers.wait_for(lambda: pair.leaders(progress) == (None, None), 30, "the loss of the right")
+    pair.cut_off()
+    permit(pair.one, progress, "All")
+    insert(p, topic, "k", "1")
+    p.wait_confirmed()
+    for n in range(4):
+        end_connection(p)
+        assert p.walpost.status()["halt"] is None
+        insert(p, topic, "k", str(n))
+        p.wait_confirmed()
+
+
+# Failure 66.
+def test_right_that_is_missing_for_a_moment_halts_no_reconnect(make_pipeline, workspace):
+    kafka = workspace.kafka(settings=ACLS)
+    p = make_pipeline(on_kafka=kafka).start()
+    topic = f"walpost.progress.{p.name}"
+    permit(kafka, topic, "Describe", "Write", "Read")
+    p.insert(1, 5)
+    p.wait_confirmed()
+    permit(kafka, topic, "Read", change="--remove")
+    p.execute("SELECT pg_terminate_backend(%s)", p.slot()["pid"])
+    servers.wait_for(lambda: "cannot be read yet" in p.walpost.status()["last_error"], 60, "the answer")
+    permit(kafka, topic, "Read")
+    p.insert(6, 10)
+    p.wait_confirmed()
+
+
 # The topic may be described, so the answer about the record itself says that it may not be written.
 # Failure 66.
 @pytest.mark.full

@@ -62,3 +62,16 @@ def test_connection_is_made_anew_only_when_kafka_can_say_who_went_on(make_pipeli
         p.execute("SELECT pg_terminate_backend(%s)", pid)
         servers.wait_for(lambda: p.slot()["pid"] not in (None, pid), 60, "the next connection")
     assert p.walpost.status()["halt"] is None
+
+
+# Each attempt gives a slow Kafka more time.
+# Failure 63.
+def test_connection_is_made_anew_where_kafka_is_slow(make_pipeline, proxied):
+    kafka, proxy = proxied
+    p = make_pipeline(on_kafka=kafka).start()
+    p.insert(1, 5)
+    p.wait_confirmed()
+    proxy.set_mode("latency", 0.8)  # in each direction
+    p.execute("SELECT pg_terminate_backend(%s)", p.slot()["pid"])
+    p.insert(6, 10)
+    p.wait_confirmed()

@@ -201,8 +201,8 @@ BUGS = [
      "  return connected_ ? pings_.Take(now)",
      "  return connected_ && !BUG(no_ping) ? pings_.Take(now)"),
     ("pipeline/pipeline.cc",
-     "      !intake_.in_transaction()) {\n    deadline",
-     "      (!intake_.in_transaction() || BUG(planned_reconnect_spins))) {\n    deadline"),
+     "      !intake_.in_transaction() && !keeper_.busy()) {\n    deadline",
+     "      (!intake_.in_transaction() || BUG(planned_reconnect_spins)) && !keeper_.busy()) {\n    deadline"),
     ("pipeline/pipeline.cc",
      "  counters_.events_discarded += tracker_.DiscardAll();",
      "  const std::size_t discarded = tracker_.DiscardAll();\n"

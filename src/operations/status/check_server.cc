@@ -159,7 +159,9 @@ class ServerCheck {
         found_.Ok("max_slot_wal_keep_size", setting + " MB; beyond it the slot is lost");
       } else if (setting != "0") {
         found_.Warn("idle_replication_slot_timeout",
-                    setting + " s: the slot is lost when walpost is down for longer; set it to 0");
+                    setting +
+                        " s: the slot is lost when walpost is down, or waits for Kafka "
+                        "without a connection, for longer; set it to 0");
       }
     }
   }

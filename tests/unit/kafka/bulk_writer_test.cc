@@ -77,6 +77,22 @@ TEST_F(BulkWriterTest, ARightThatIsMissingForAMomentLeavesNothingOut) {
   EXPECT_THAT(ReadPartition(mock_.bootstrap(), "orders", 0), ElementsAre("a", "b", "c", "d"));
 }
 
+TEST_F(BulkWriterTest, ARejectionThatPassedDoesNotShortenTheWaitOfTheNext) {
+  constexpr milliseconds kWait{4'000};
+  BulkWriter writer(Options(kWait), kPatience,
+                    [](const std::string&, const absl::Status& why) { return why; });
+  envelope::Record record;
+  record.topic = "orders";
+  record.key = "key";
+  for (const char* value : {"a", "b", "c", "d"}) {
+    record.value = value;
+    mock_.FailProduce(std::vector<rd_kafka_resp_err_t>(2, kDenied));  // for a second or two
+    ASSERT_EQ(writer.Write(record), absl::OkStatus());
+    ASSERT_EQ(writer.Flush(), absl::OkStatus()) << value;
+  }
+  EXPECT_THAT(ReadPartition(mock_.bootstrap(), "orders", 0), ElementsAre("a", "b", "c", "d"));
+}
+
 TEST_F(BulkWriterTest, ARightThatIsMissingForLongClosesItsTopic) {
   mock_.FailProduce(std::vector<rd_kafka_resp_err_t>(1'000, kDenied));
   EXPECT_EQ(WriteFour(milliseconds(500)), absl::OkStatus());

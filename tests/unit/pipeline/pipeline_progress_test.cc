@@ -266,5 +266,52 @@ TEST_F(ProgressTest, RememberedProgressIsTheStart) {
   EXPECT_EQ(Confirmed(), Lsn(108));
 }
 
+class PlannedReconnectTest : public ProgressTest {
+ protected:
+  static constexpr milliseconds kInterval{20'000};
+
+  PlannedReconnectTest() { options_.reconnect_interval = kInterval; }
+
+  // With what the server had.
+  void CatchUp() {
+    Begin();
+    Keepalive(10);
+  }
+};
+
+// The next connection is made only when Kafka answers.
+TEST_F(PlannedReconnectTest, StreamIsEndedOnlyWhenKafkaHasTakenARecordSinceThen) {
+  CatchUp();
+  Advance(kInterval);
+  EXPECT_LE(pipeline().NextDeadline(), now_.mono);
+  Tick();
+  ASSERT_NE(Outstanding(), 0U) << "written again, to hear of Kafka";
+  Advance(ProgressKeeper::kEvery);
+  EXPECT_EQ(last_command_, StreamCommand::kNone);
+  while (TakeStatus()) {
+  }
+  EXPECT_GT(pipeline().NextDeadline(), now_.mono) << "it does not spin";
+  Transaction(100, {"a1"});
+  DeliverEvents();
+  EXPECT_EQ(pipeline().counters().events_delivered, 1U) << "which goes on";
+  DeliverProgress();
+  EXPECT_EQ(last_command_, StreamCommand::kFinish);
+  EXPECT_THAT(Written(), ElementsAre(10, 10));
+}
+
+TEST_F(PlannedReconnectTest, RecordOfBeforeSaysNothing) {
+  CatchUp();
+  Keepalive(500);
+  ASSERT_NE(Outstanding(), 0U);
+  Advance(kInterval);
+  DeliverProgress();
+  EXPECT_EQ(last_command_, StreamCommand::kNone);
+  Tick();
+  Tick();
+  DeliverProgress();
+  EXPECT_EQ(last_command_, StreamCommand::kFinish);
+  EXPECT_THAT(Written(), ElementsAre(10, 500, 500));
+}
+
 }  // namespace
 }  // namespace walpost::pipeline

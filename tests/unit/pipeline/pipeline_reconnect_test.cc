@@ -48,6 +48,10 @@ TEST_F(ReconnectTest, SlotInUseIsStandby) {
   ASSERT_TRUE(pipeline().TakeConnect(now_));
   End(StreamEnd::Kind::kSlotInUse, "slot is active for PID 7");
   EXPECT_EQ(pipeline().state(), State::kStandby);
+  Advance(milliseconds(20'000));
+  ASSERT_TRUE(pipeline().TakeConnect(now_));
+  End(StreamEnd::Kind::kLost, "Kafka is away");
+  EXPECT_EQ(pipeline().state(), State::kStarting) << "nobody has it any more";
   Connect();
   EXPECT_EQ(pipeline().state(), State::kStreaming);
   End(StreamEnd::Kind::kLost);

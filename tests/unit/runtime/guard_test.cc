@@ -4,9 +4,13 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <memory>
+#include <string>
 
+#include "kafka/bulk_writer.h"
 #include "kafka/progress.h"
 #include "support/mock_kafka.h"
+#include "walpost/v1/progress.pb.h"
 
 namespace walpost::runtime {
 namespace {
@@ -40,8 +44,20 @@ class GuardTest : public ::testing::Test {
             .ok());
   }
 
+  // A record with the pipeline's key that need not be progress.
+  void WriteBytes(const std::string& value) {
+    envelope::Record record;
+    record.topic = "progress";
+    record.key = "shop";
+    record.value = value;
+    kafka::BulkWriter writer(options_.kafka, kReadProgressWithin,
+                             [](const std::string&, const absl::Status& why) { return why; });
+    ASSERT_TRUE(writer.Write(record).ok());
+    ASSERT_TRUE(writer.Flush().ok());
+  }
+
   std::optional<StreamEnd> Ask(std::optional<Progress> known = std::nullopt) {
-    return MakeGuard(options_, std::move(known))(&facts_);
+    return MakeGuard(options_, std::move(known), history_)(&facts_);
   }
 
   void ExpectHalt(const std::optional<StreamEnd>& end, HaltReason reason,
@@ -55,12 +71,13 @@ class GuardTest : public ::testing::Test {
 
   walpost::testing::MockKafka mock_;
   RunOptions options_;
+  std::shared_ptr<GuardHistory> history_ = std::make_shared<GuardHistory>();
   base::SourceFacts facts_;
 };
 
 TEST_F(GuardTest, NoTopicIsNoGuard) {
   options_.pipeline.progress_topic = "";
-  EXPECT_EQ(MakeGuard(options_, std::nullopt), nullptr);
+  EXPECT_EQ(MakeGuard(options_, std::nullopt, history_), nullptr);
 }
 
 TEST_F(GuardTest, WhatIsRememberedIsAddedToTheFacts) {
@@ -112,6 +129,45 @@ TEST_F(GuardTest, KafkaThatIsAwayIsAwaitedWhateverThisProcessKnows) {
   ASSERT_TRUE(end);
   EXPECT_EQ(end->kind, StreamEnd::Kind::kLost);
   EXPECT_FALSE(facts_.progress);
+}
+
+// Brokers may learn late of it, and this process has read the topic before.
+TEST_F(GuardTest, MissingRightMayPassWhereThisProcessKnowsEnough) {
+  mock_.FailTopic("progress", RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED);
+  const std::optional<StreamEnd> end = Ask(At(0x400));
+  ASSERT_TRUE(end);
+  EXPECT_EQ(end->kind, StreamEnd::Kind::kLost);
+  EXPECT_FALSE(facts_.progress);
+  history_->denied_since = std::chrono::steady_clock::now() - kDeniedMax;
+  ExpectHalt(Ask(At(0x400)), HaltReason::kProgressUnreadable, "authoriz");
+}
+
+TEST_F(GuardTest, MissingRightOfLongAgoDoesNotCount) {
+  mock_.FailTopic("progress", RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED);
+  history_->denied_since = history_->denied_at = std::chrono::steady_clock::now() - kDeniedMax;
+  EXPECT_EQ(Ask(At(0x400))->kind, StreamEnd::Kind::kLost);
+}
+
+TEST_F(GuardTest, SlowKafkaGetsMoreTimeForEachAttempt) {
+  options_.kafka.properties = {{"bootstrap.servers", "127.0.0.1:1"}};
+  history_->read_within = std::chrono::milliseconds(100);
+  EXPECT_TRUE(Ask());
+  EXPECT_EQ(history_->read_within, std::chrono::milliseconds(200));
+  history_->read_within = kReadProgressWithinMax;
+  mock_.CreateTopic("progress", 1);
+  options_.kafka.properties = {{"bootstrap.servers", mock_.bootstrap()}};
+  EXPECT_FALSE(Ask());
+  EXPECT_EQ(history_->read_within, kReadProgressWithinMax) << "it stays slow";
+}
+
+// A newer walpost has gone on: what this one knows is of before.
+TEST_F(GuardTest, RecordOfANewerFormatIsNotPassedOver) {
+  mock_.CreateTopic("progress", 1);
+  Write(At(0x400));
+  v1::Progress newer;
+  newer.set_format(2);
+  WriteBytes(newer.SerializeAsString());
+  ExpectHalt(Ask(At(0x400)), HaltReason::kProgressUnreadable, "newer");
 }
 
 TEST_F(GuardTest, TopicThatIsGoneIsKnownStill) {
