@@ -10,6 +10,7 @@ import park_order_test
 import pytest
 import servers
 from confluent_kafka import Producer
+from rare import first
 
 TABLE = """CREATE TABLE second (id uuid PRIMARY KEY DEFAULT gen_random_uuid(), seq bigint GENERATED ALWAYS AS IDENTITY, aggregate_type text,
     aggregate_id text, event_type text, payload bytea, created_at timestamptz DEFAULT now())"""
@@ -65,7 +66,7 @@ def fixture_opened(make_pipeline):
 
 
 @pytest.mark.smoke
-@pytest.mark.parametrize("known", [False, True], ids=["first row of the table", "after another row of the table"])
+@pytest.mark.parametrize("known", first(1, [False, True]), ids=["first row of the table", "after another row of the table"])
 def test_transaction_that_was_open_when_its_table_was_published_is_left_to_replay(opened, known):
     p, connection, cursor = opened
     assert p.walpost.stop() == 0
@@ -86,6 +87,7 @@ def test_transaction_that_was_open_when_its_table_was_published_is_left_to_repla
 
 
 # What is sent again is the same event at the same position.
+@pytest.mark.full
 @pytest.mark.smoke
 def test_no_event_has_two_positions_after_a_crash_in_such_a_transaction(opened):
     p, connection, cursor = opened
@@ -110,6 +112,7 @@ def test_no_event_has_two_positions_after_a_crash_in_such_a_transaction(opened):
 
 
 # The catalog shows who published a table, and not when that was over.
+@pytest.mark.full
 def test_transaction_that_wrote_beside_a_slow_publisher_is_left_to_replay(make_pipeline):
     p = make_pipeline(partitions=1).start()
     p.insert(1, 3)
@@ -219,6 +222,7 @@ def test_adoption_that_lands_late_undoes_no_other_one(make_pipeline):
 
 
 # The commit of a transaction that only took an id is not flushed: after a crash the server gives the id again.
+@pytest.mark.full
 def test_rows_of_ids_that_a_crash_gives_again_are_events(make_pipeline, workspace):
     postgres = workspace.postgres()
     p = published(make_pipeline, on_postgres=postgres)
@@ -329,7 +333,7 @@ def discard_what_comes_again(p, walpost):
     walpost.stop()
 
 
-@pytest.mark.parametrize("added", [True, False])
+@pytest.mark.parametrize("added", first(1, [True, False]))
 def test_advance_takes_no_other_outboxes_while_events_with_dead_letters_come_again(make_pipeline, kafka, added):
     """Their ordinals would count its rows: a discarded event would be sent."""
     p, one, both = with_and_without_second(make_pipeline, kafka)
@@ -340,6 +344,7 @@ def test_advance_takes_no_other_outboxes_while_events_with_dead_letters_come_aga
     before.verb("slot", "advance", "--yes")
 
 
+@pytest.mark.full
 def test_dropped_outbox_is_given_up_while_events_with_dead_letters_come_again(make_pipeline, kafka):
     """walpost cannot start with the earlier configuration any more."""
     p, one, both = with_and_without_second(make_pipeline, kafka)
@@ -356,6 +361,7 @@ def test_dropped_outbox_is_given_up_while_events_with_dead_letters_come_again(ma
     assert park_order_test.types(p) == ["e2"] and len(p.kafka.read_all(f"missing-{p.name}")) == 1
 
 
+@pytest.mark.full
 def test_adoption_is_reported_once_it_is_remembered(make_pipeline, workspace):
     """From then on people let the application write. A process that begins anew has forgotten it."""
     postgres = workspace.postgres(settings={"wal_sender_timeout": "'2s'"})

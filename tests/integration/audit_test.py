@@ -48,6 +48,7 @@ def test_all_of_it_is_there(make_pipeline):
 
 
 # That one topic does not exist is believed after 3 s.
+@pytest.mark.full
 def test_many_topics_that_do_not_exist_cost_one_wait(make_pipeline):
     p = make_pipeline()
     p.walpost.init()
@@ -416,6 +417,7 @@ def test_rows_of_a_table_that_is_made_anew_meanwhile_are_seen(make_pipeline):
     assert audit(p)[0] == 0
 
 
+@pytest.mark.full
 def test_rows_of_a_table_that_is_made_anew_meanwhile_are_seen_on_a_standby(make_pipeline, workspace):
     p, standby = delivered_with_standby(make_pipeline, workspace)
     code, found = beside_a_rewrite(p, lambda: audit(p, "--standby", standby.conninfo(p.database)), at=standby)

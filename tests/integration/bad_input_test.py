@@ -262,6 +262,7 @@ def test_a_message_larger_than_the_topic_allows_halts_and_is_named(make_pipeline
 # -- Kafka --------------------------------------------------------------------------------------------------------------
 
 # Failure 61.
+@pytest.mark.full
 def test_kafka_down_at_start_waits_and_loses_nothing(make_pipeline, workspace):
     kafka = workspace.kafka()
     p = make_pipeline(on_kafka=kafka)

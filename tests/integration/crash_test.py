@@ -74,7 +74,7 @@ def test_walpost_killed_three_times(make_pipeline):
     assert repeats < 200_000  # three times what was in flight at most, not everything again
 
 
-@pytest.mark.smoke
+@pytest.mark.full
 def test_walsender_killed(make_pipeline, workspace):
     postgres = workspace.postgres()  # the server restarts all its backends when one is killed
     p = make_pipeline(on_postgres=postgres, config={"delivery": {"in_flight_bytes_max": "1MiB"}})
@@ -107,6 +107,7 @@ def look_after_recovery(p):
 
 
 # Failure 62.
+@pytest.mark.full
 def test_kafka_broker_killed(make_pipeline, workspace):
     kafka = workspace.kafka()
     p = make_pipeline(on_kafka=kafka, config={"delivery": {"in_flight_bytes_max": "2MiB"}}).start()

@@ -60,6 +60,7 @@ def test_late_event_is_dated_by_the_retention_of_now(make_pipeline, workspace):
     servers.wait_for(dated_anew, 90, "the new retention")
 
 
+@pytest.mark.full
 def test_event_that_waits_for_kafka_for_as_long_as_its_topic_keeps_it_is_dated_anew(make_pipeline, proxied):
     kafka, proxy = proxied
     dated = Dated(make_pipeline, kafka)

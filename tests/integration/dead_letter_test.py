@@ -8,6 +8,7 @@ from confluent_kafka.admin import NewTopic
 from kafka_cluster import KafkaCluster
 from rejecting import ACLS, Rejecting, dead_letters, start_parking
 from tcp_proxy import TcpProxy
+from rare import first
 
 ROWS = 20_000
 
@@ -201,6 +202,7 @@ def test_discarded_key_goes_on_with_its_next_event(make_pipeline, kafka):
 
 
 # Its release would wait for days, and everything else with it.
+@pytest.mark.full
 def test_retry_into_a_topic_without_a_leader_stops_nothing_else(make_pipeline, workspace):
     kafka = KafkaCluster(workspace.path / "cluster", nodes=3)
     workspace.add(kafka)
@@ -330,6 +332,7 @@ def test_release_of_rows_with_large_headers_reads_a_few_at_a_time(make_pipeline,
 
 
 # The proxy lets 1 MiB pass in `delay_s`, each way. In hexadecimal a value takes twice its bytes.
+@pytest.mark.full
 def test_a_large_dead_letter_is_written_and_read_over_a_slow_line(make_pipeline, postgres, kafka):
     slow = TcpProxy("postgres", ("127.0.0.1", postgres.port))
     try:
@@ -414,7 +417,7 @@ def test_dead_letter_of_before_parks_no_key_under_a_new_policy(make_pipeline, ka
 
 
 # It can be delivered by then, and later events of its key are there: sent by the stream, it would overtake them, and a discard would be void.
-@pytest.mark.parametrize("decision, policy", [("retry", "dead_letter"), ("discard", "park"), (None, "halt"), (None, "dead_letter")])
+@pytest.mark.parametrize("decision, policy", first(2, [("retry", "dead_letter"), ("discard", "park"), (None, "halt"), (None, "dead_letter")]))
 def test_event_that_is_a_dead_letter_is_not_sent_by_the_stream_when_it_comes_again(make_pipeline, kafka, decision, policy):
     p = make_pipeline(create_topic=False, config={"source": {"event_bytes_max": "1MiB"}, "delivery": {"on_undeliverable": "dead_letter", **WAITS}})
     kafka.create_topic(p.name, 1, {"max.message.bytes": "3000000"})

@@ -127,6 +127,7 @@ def test_what_is_typed_wrongly_is_reported_with_what_is_right(make_pipeline):
     dlq(p, "lst", exit_code=64)
 
 
+@pytest.mark.full
 def test_five_megabytes_are_sent_again_once_the_limit_is_raised(make_pipeline, kafka):
     p = make_pipeline(config={"delivery": {"on_undeliverable": "dead_letter"}}).start()
     kafka.create_topic("large.orders", 4)
@@ -493,6 +494,7 @@ def retry_and_let_it_begin(p, topic):
                                        " WHERE topic = %s AND closed_at IS NULL", topic) == [(True,)], 20, "the retry to have begun")
 
 
+@pytest.mark.full
 def test_key_that_is_discarded_while_its_retry_waits_for_kafka_is_not_sent(make_pipeline, workspace):
     kafka = workspace.kafka()
     p = make_pipeline(on_kafka=kafka, config={"delivery": {"on_undeliverable": "park", "unknown_topic_wait": "100ms"}})

@@ -21,6 +21,7 @@ def in_transaction(connection, sql, *arguments):
 
 
 # Which rows of other tables the server sends is no property of its log: it depends on what it decoded before.
+@pytest.mark.full
 @pytest.mark.smoke
 @pytest.mark.parametrize("ended", ["walsender", "walpost"])
 def test_table_is_published_while_a_transaction_is_open_that_wrote_into_it(make_pipeline, ended):

@@ -10,6 +10,7 @@ import signal
 import pytest
 import servers
 from edits import HARMLESS
+from rare import first
 
 ADVANCE = ("slot", "advance", "--yes")
 RECREATE = ("slot", "recreate", "--yes")
@@ -173,7 +174,7 @@ def test_column_whose_type_has_no_binary_form_costs_a_connection(make_pipeline):
     assert missing(p) == set() and len(p.records()) == 10
 
 
-@pytest.mark.parametrize("case", cases(HALTING))
+@pytest.mark.parametrize("case", first(4, cases(HALTING)))
 def test_edit_halts_at_the_first_sign_and_nothing_is_missing_after_the_way_out(make_pipeline, case, postgres):
     """While walpost streams, and then while it is away."""
     edit = HALTING[case]
@@ -206,7 +207,7 @@ def rejected_by_the_server(make_pipeline, edit):
         execute(p, edit.make)
 
 
-@pytest.mark.parametrize("case", cases(AT_CONNECT))
+@pytest.mark.parametrize("case", first(1, cases(AT_CONNECT)))
 def test_edit_without_a_sign_halts_at_the_planned_reconnect(make_pipeline, case):
     edit = AT_CONNECT[case]
     p = make_pipeline(config={"source": {"reconnect_interval": "1s"}}, partitions=1).start()

@@ -56,6 +56,7 @@ def test_rows_from_before_the_slot_are_sent_before_the_stream_begins(make_pipeli
     p.walpost.init()
 
 
+@pytest.mark.full
 def test_two_hundred_thousand_rows_under_writers_arrive_once_although_the_backfill_is_killed(make_pipeline):
     rows = 200_000
     p = prepared(make_pipeline, rows)
@@ -137,6 +138,7 @@ def killed_between_slot_and_snapshot(make_pipeline):
 
 
 # Whoever takes that slot as it is leaves out the rows, and outbox.maintain would drop them.
+@pytest.mark.full
 @pytest.mark.parametrize("slot", ["is there", "was dropped"])
 def test_first_backfill_that_was_killed_before_it_noted_its_snapshot_is_the_only_one_that_goes_on(make_pipeline, slot):
     p = killed_between_slot_and_snapshot(make_pipeline)

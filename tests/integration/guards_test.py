@@ -111,6 +111,7 @@ def test_publication_dropped_and_made_anew(make_pipeline):
     goes_on(p)
 
 
+@pytest.mark.full
 def test_publication_that_is_gone_is_made_by_recreate(make_pipeline):
     p = started(make_pipeline())
     p.execute(f"DROP PUBLICATION {p.name}")
@@ -221,6 +222,7 @@ def test_poison_behind_a_type_without_a_binary_form_halts_too(make_pipeline):
 
 
 # Nothing is confirmed, and the next connection waits for Kafka.
+@pytest.mark.full
 def test_type_without_a_binary_form_is_no_poison_while_kafka_is_away(make_pipeline, workspace):
     p = make_pipeline(on_kafka=workspace.kafka())
     p.execute(f"CREATE PUBLICATION {p.name} FOR ALL TABLES WITH (publish = 'insert', publish_via_partition_root = true)")
@@ -251,6 +253,7 @@ NO_BINARY_FORM = "INSERT INTO public.rights VALUES (ARRAY['postgres=r/postgres':
 
 
 # The slot falls back then, and the row comes again.
+@pytest.mark.full
 def test_crashes_of_an_idle_server_behind_a_type_without_a_binary_form_are_no_poison(make_pipeline, workspace):
     postgres = workspace.postgres()
     p = publishing_all_tables(make_pipeline(on_postgres=postgres))
@@ -301,6 +304,7 @@ def test_crash_of_postgres_repeats_nothing(make_pipeline, workspace):
     assert pipeline.judge(p.committed(), p.records()) == 0
 
 
+@pytest.mark.full
 @pytest.mark.smoke
 def test_walpost_killed_loses_nothing(make_pipeline):
     p = make_pipeline().start()
@@ -344,6 +348,7 @@ def test_skip_that_failed_and_was_discarded_is_noted_again(make_pipeline):
     assert p.execute("SELECT closed_at IS NULL FROM walpost.dead_letters ORDER BY seq") == [(False,), (True,)]
 
 
+@pytest.mark.full
 def test_applications_that_take_every_ordinary_connection_do_not_keep_walpost_away(make_pipeline, workspace):
     p = started(make_pipeline(on_postgres=workspace.postgres(settings={"max_connections": "12"})))
     with contextlib.ExitStack() as others:

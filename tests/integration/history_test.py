@@ -9,6 +9,7 @@ import pytest
 import servers
 from fake_clock import FakeClock
 from rejecting import start_parking
+from rare import first
 
 
 def delivered_and_stopped(p, first, last):
@@ -33,6 +34,7 @@ def go_on_from_here(p):
 
 
 # The event counts as delivered, and its row is the only trace of it.
+@pytest.mark.full
 @pytest.mark.smoke
 def test_server_set_back_between_an_event_and_its_dead_letter(make_pipeline, workspace):
     postgres = workspace.postgres()
@@ -114,6 +116,7 @@ def insert_as_origin(p, event_id, origin):
 
 
 # The same transaction of another server is applied again at the same position, with the same xid and time.
+@pytest.mark.full
 @pytest.mark.smoke
 def test_server_set_back_behind_an_event_before_a_transaction_that_is_applied_again(make_pipeline, workspace):
     ours, lost, applied = (str(uuid.UUID(int=n)) for n in (1, 2, 3))
@@ -189,7 +192,7 @@ def test_what_a_decision_gave_up_stays_out_when_postgresql_forgets_the_decision(
 
 
 @pytest.mark.smoke
-@pytest.mark.parametrize("writers_first", [True, False])
+@pytest.mark.parametrize("writers_first", first(1, [True, False]))
 def test_server_set_back(make_pipeline, workspace, writers_first):
     postgres = workspace.postgres()
     p = make_pipeline(on_postgres=postgres)
@@ -274,6 +277,7 @@ def failed_over_without_the_newest(p, primary, standby, lose):
     return end
 
 
+@pytest.mark.full
 @pytest.mark.smoke
 def test_slot_made_anew_after_a_failover_that_lost_the_newest_sends_the_rows_of_the_new_timeline(make_pipeline, workspace):
     primary, standby = workspace.postgres(), workspace.postgres(start=False)
@@ -323,6 +327,7 @@ class NumberedTable:
 
 
 # A record of a transaction that the failover lost says nothing about a row that has its id now.
+@pytest.mark.full
 @pytest.mark.smoke
 def test_ids_that_a_failover_gives_out_again_belong_to_new_rows_which_are_sent(make_pipeline, workspace):
     primary, standby = workspace.postgres(), workspace.postgres(start=False)
@@ -337,6 +342,7 @@ def test_ids_that_a_failover_gives_out_again_belong_to_new_rows_which_are_sent(m
     assert "60 events sent, 20 are in Kafka already" in made
 
 
+@pytest.mark.full
 def test_ids_that_a_server_set_back_gives_out_again_are_warned_of(make_pipeline, workspace):
     postgres = workspace.postgres()
     p = make_pipeline(on_postgres=postgres, config=NumberedTable.config)
@@ -356,6 +362,7 @@ def test_ids_that_a_server_set_back_gives_out_again_are_warned_of(make_pipeline,
 
 
 # PostgreSQL writes down seldom what was confirmed, so after a crash it sends rows again that were nobody's.
+@pytest.mark.full
 def test_outbox_and_prefix_that_are_adopted_keep_the_rows_of_before_out_when_postgresql_forgets(make_pipeline, workspace):
     postgres = workspace.postgres(settings={"checkpoint_timeout": "'1h'"})
     p = make_pipeline(on_postgres=postgres, config={"outboxes": [{"table": "outbox.events"}]})
@@ -436,6 +443,7 @@ def promoted_from_one_ahead(workspace):
     return postgres
 
 
+@pytest.mark.full
 @pytest.mark.smoke
 @pytest.mark.parametrize(("live", "promoted"), [(True, False), (False, False), (False, True)])
 def test_server_set_back_to_before_an_outbox_was_adopted(make_pipeline, workspace, live, promoted):

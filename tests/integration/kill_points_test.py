@@ -154,6 +154,7 @@ def test_killed(make_pipeline, chance, place):
     assert p.walpost.stop() == 0
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("place", [*PASSAGES, *CONNECTS])
 def test_standing_still(make_pipeline, place):
     p = make_pipeline()

@@ -88,6 +88,7 @@ def test_limit_that_was_read_counts_while_nobody_answers_about_it(make_pipeline,
 
 
 # The time that a limit must have stood for does not begin before another limit was seen.
+@pytest.mark.full
 def test_limit_that_was_raised_in_between_is_believed_no_earlier_than_a_new_one(make_pipeline, kafka):
     p = pipeline_on(make_pipeline, kafka, "12s")
     kafka.alter_topic(p.name, {"max.message.bytes": "1000"})
@@ -150,6 +151,7 @@ def test_verb_goes_by_the_limit_of_the_moment(make_pipeline, answering, wait, le
 
 
 # One look that nobody answers, and the limit is raised: then the broker decides, and not what was read before.
+@pytest.mark.full
 def test_verb_leaves_nothing_out_by_a_limit_that_nobody_confirms(make_pipeline, answering):
     kafka, answers = answering
     p = pipeline_on(make_pipeline, kafka, "2s")
@@ -230,6 +232,7 @@ def test_message_that_grows_in_its_topic_keeps_no_key_parked(make_pipeline, kafk
 
 
 # A writer of such events would hold up the topic again and again.
+@pytest.mark.full
 def test_events_that_grow_hold_up_their_topic_once(make_pipeline, kafka):
     p = pipeline_on(make_pipeline, kafka, "6s")
 

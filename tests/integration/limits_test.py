@@ -116,6 +116,7 @@ def test_verbs_send_more_than_the_users_queue_holds(make_pipeline):
 
 
 # Failure 76.
+@pytest.mark.full
 def test_partitions_added_to_a_topic_are_used_and_logged(make_pipeline, kafka):
     p = make_pipeline(create_topic=False)
     kafka.create_topic(p.name, 1)
@@ -138,6 +139,7 @@ def test_partitions_added_to_a_topic_are_used_and_logged(make_pipeline, kafka):
 
 # A broker learns of new partitions later than another, as of a new topic.
 # Failure 76.
+@pytest.mark.full
 def test_partition_that_comes_while_its_event_waits_is_used(make_pipeline, kafka):
     topic, other = (kafka.create_topic(f"{which}-partitions", 2) for which in ("few", "other"))
     p = make_pipeline(create_topic=False)
@@ -258,6 +260,7 @@ def producers(kafka, topic, partition):
 
 
 # Failure 99.
+@pytest.mark.full
 def test_partition_whose_broker_has_forgotten_the_producer_goes_on_in_order(make_pipeline, workspace):
     kafka = workspace.kafka(settings={"producer.id.expiration.ms": "1000", "producer.id.expiration.check.interval.ms": "200"})
     p = make_pipeline(on_kafka=kafka, partitions=1).start()

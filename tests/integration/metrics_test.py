@@ -5,6 +5,7 @@ import socket
 import threading
 
 import prometheus
+import pytest
 import servers
 
 SCRAPED = {"statistics.interval.ms": "200"}
@@ -66,6 +67,7 @@ class Scraper(threading.Thread):
         return self
 
 
+@pytest.mark.full
 def test_every_scrape_adds_up_while_kafka_goes_and_comes_back(make_pipeline, workspace):
     kafka = workspace.kafka()
     p = make_pipeline(on_kafka=kafka, properties=SCRAPED).start()

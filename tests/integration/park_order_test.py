@@ -48,6 +48,7 @@ def test_rows_that_become_no_record_are_parked_behind_earlier_events_of_their_ke
     assert [row["event_type"] for row, _, _ in dead_letters(p)] == [f"e{n}" for n in range(61)]
 
 
+@pytest.mark.full
 def test_rows_that_become_no_record_wait_for_earlier_events_that_wait_with_their_topic(make_pipeline, proxied):
     kafka, proxy = proxied
     p = parking(make_pipeline, kafka)
@@ -326,6 +327,7 @@ def test_event_that_was_skipped_and_comes_again_is_sent_at_its_place(make_pipeli
     assert [name for name in types(p) if name != "e0"] == ["e1", "e2", "e3", "e4"]
 
 
+@pytest.mark.full
 def test_rows_that_somebody_holds_stop_no_reading_after_a_reconnect(make_pipeline, kafka):
     p = parking(make_pipeline, kafka, dead_letters_max=5)
     insert(p, "e1", bad=True)
@@ -447,6 +449,7 @@ def test_full_table_whose_retry_fails_at_once_has_the_discards_behind_it_carried
     assert open_rows(p) == 3 and not p.walpost.status()["halt"]
 
 
+@pytest.mark.full
 def test_discards_end_a_release_that_waits_for_its_topic(make_pipeline, pair):
     """One partition of the topic has no leader, and an event waits for it."""
     p = make_pipeline(on_kafka=pair, create_topic=False, config={"delivery": {"on_undeliverable": "park", "shutdown_timeout": "1s"}})

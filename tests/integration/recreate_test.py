@@ -225,6 +225,7 @@ def test_table_of_ones_own_without_order_time_or_transaction(make_pipeline):
     assert ids(p.records()) == sorted(row[0] for row in p.execute("SELECT id::text FROM own"))
 
 
+@pytest.mark.full
 def test_interrupted_closing_is_finished_before_anything_is_streamed(make_pipeline):
     p = make_pipeline()
     p.walpost.verb("init", "--plain-table")
@@ -347,6 +348,7 @@ def test_row_that_is_larger_than_the_users_limit_is_left_out_on_request(make_pip
     assert len(p.records()) == 25, large
 
 
+@pytest.mark.full
 def test_dead_letter_of_one_table_is_none_of_another_whose_ids_are_the_same(make_pipeline, kafka):
     allowed = {"a": ["t*", "nowhere"], "b": ["b-*"]}
     p = make_pipeline(config={"outboxes": [{"table": f"public.{table}", "topics": {"allowed": allowed[table]}} for table in "ab"],
@@ -377,6 +379,7 @@ def test_dead_letter_of_one_table_is_none_of_another_whose_ids_are_the_same(make
     assert found["missing"] == 0 and found["dead_lettered"] == 1 and found["repeats"] == 0, found
 
 
+@pytest.mark.full
 def test_interrupted_closing_goes_on_among_rows_of_the_same_order(make_pipeline):
     p = make_pipeline(config={"outboxes": [{"table": "public.own", "columns": {"seq": "n"}}]})
     p.execute("CREATE TABLE own (id uuid DEFAULT gen_random_uuid(), aggregate_type text, aggregate_id text, event_type text, payload bytea,"
@@ -398,6 +401,7 @@ def test_interrupted_closing_goes_on_among_rows_of_the_same_order(make_pipeline)
     assert ids(p.records()) == sorted(row[0] for row in p.execute("SELECT id::text FROM own")), "each once"
 
 
+@pytest.mark.full
 def test_closing_that_is_begun_again_with_another_slot_still_knows_where_the_gap_begins(make_pipeline):
     p = make_pipeline().start()
     delivered(p)
@@ -520,6 +524,7 @@ def test_slot_that_is_in_use_again_before_it_is_dropped_keeps_its_record_and_is_
 
 
 # As after pg_upgrade: the rows name the cluster before, and what is in them is nowhere else.
+@pytest.mark.full
 def test_open_dead_letters_are_taken_over_on_a_new_cluster(make_pipeline, kafka):
     p = start_parking(make_pipeline, kafka, 200_000)
     p.insert_large(300_000, key="key-0")

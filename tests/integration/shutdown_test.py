@@ -52,6 +52,7 @@ def test_fast_shutdown_completes_with_undelivered_events(make_pipeline, workspac
 
 
 # Failure 3.
+@pytest.mark.full
 def test_fast_shutdown_completes_while_reading_is_paused_over_a_backlog(make_pipeline, workspace):
     p = pipeline_without_kafka(make_pipeline, workspace, delivery={"in_flight_bytes_max": "1MiB"})
     # 60 MB: more than the in-flight limit and every buffer of the connection.
@@ -62,6 +63,7 @@ def test_fast_shutdown_completes_while_reading_is_paused_over_a_backlog(make_pip
 
 # It reads on between short pauses, and nothing in the stream says that the server wants to stop: that comes at its very end.
 # Failure 3.
+@pytest.mark.full
 def test_fast_shutdown_completes_while_a_slow_kafka_takes_a_backlog(make_pipeline, workspace):
     postgres, kafka = workspace.postgres(), workspace.kafka()
     p = make_pipeline(on_postgres=postgres, on_kafka=kafka)
@@ -124,6 +126,7 @@ def test_fast_shutdown_completes_behind_a_proxy_that_gives_it_no_new_connections
 
 # It waits for ordinary sessions, however long they do nothing.
 # Failure 3.
+@pytest.mark.full
 def test_smart_shutdown_completes_beside_the_monitor(make_pipeline, workspace):
     postgres, kafka = workspace.postgres(), workspace.kafka()
     p = make_pipeline(on_postgres=postgres, on_kafka=kafka)
@@ -136,6 +139,7 @@ def test_smart_shutdown_completes_beside_the_monitor(make_pipeline, workspace):
 
 
 # Failure 3.
+@pytest.mark.full
 @pytest.mark.parametrize("kafka_is", ["there", "away"])
 def test_smart_shutdown_completes_while_a_dead_letter_is_open(make_pipeline, workspace, kafka_is):
     postgres, kafka = workspace.postgres(), workspace.kafka()

@@ -220,6 +220,7 @@ def test_change_does_not_wait_for_the_end_of_a_vacuum(make_pipeline, workspace):
     assert (pid,) not in p.execute(vacuuming)
 
 
+@pytest.mark.full
 def test_change_that_gets_no_lock_names_the_table_and_changes_nothing(make_pipeline):
     p = make_pipeline()
     p.walpost.init()

@@ -21,6 +21,7 @@ def skipped(p):
     return [line for line in p.walpost.log_events() if line["event"] == "event_skipped"]
 
 
+@pytest.mark.full
 def test_added_partitions_that_one_broker_does_not_know_are_used(stale, pair):
     p = stale
     chosen, keyed = (pair.create_topic(f"outbox.event.{p.name}{name}") for name in ("p", "k"))
@@ -56,6 +57,7 @@ def test_added_partitions_that_one_broker_does_not_know_are_used(stale, pair):
         assert "0 events missing" in p.walpost.verb("replay", "--missing", "--dry-run").stdout
 
 
+@pytest.mark.full
 def test_limits_that_one_broker_still_has_reject_nothing(stale, pair):
     p = stale
     small = pair.create_topic(f"outbox.event.{p.name}s", config={"max.message.bytes": "2000"})

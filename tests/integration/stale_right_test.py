@@ -18,6 +18,7 @@ def skipped(p):
 
 
 # Failure 66.
+@pytest.mark.full
 def test_right_that_only_the_other_broker_knows_of_is_used(make_pipeline, pair_with_rights):
     pair = pair_with_rights
     p = pipeline_of(make_pipeline, pair, progress_on=2)
@@ -51,6 +52,7 @@ def end_connection(p):
 
 # What is remembered is asked for at each reconnect.
 # Failure 66.
+@pytest.mark.full
 def test_right_that_one_broker_has_never_heard_of_halts_no_reconnect(make_pipeline, pair_with_rights):
     pair = pair_with_rights
     p = pipeline_of(make_pipeline, pair, progress_on=1)
@@ -114,6 +116,7 @@ def test_leader_that_is_cut_off_does_not_decide_that_a_topic_may_not_be_written(
 
 
 # Nor of a limit that was raised, or of a topic that is compacted no more.
+@pytest.mark.full
 def test_leader_that_is_cut_off_does_not_decide_what_a_topic_takes(make_pipeline, pair):
     p = pipeline_of(make_pipeline, pair, progress_on=2)
     large = [pair.create_topic(f"outbox.event.{p.name}s{n}", replicas=[2, 1], config={"max.message.bytes": "2000"}) for n in range(4)]

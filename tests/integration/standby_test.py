@@ -2,6 +2,7 @@
 
 import signal
 
+import pytest
 import servers
 from confluent_kafka import Producer
 
@@ -66,6 +67,7 @@ def test_connection_is_made_anew_only_when_kafka_can_say_who_went_on(make_pipeli
 
 # Each attempt gives a slow Kafka more time.
 # Failure 63.
+@pytest.mark.full
 def test_connection_is_made_anew_where_kafka_is_slow(make_pipeline, proxied):
     kafka, proxy = proxied
     p = make_pipeline(on_kafka=kafka).start()

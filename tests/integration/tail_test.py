@@ -103,6 +103,7 @@ def test_one_that_is_killed_leaves_no_slot_and_one_that_nobody_reads_ends(pipeli
 
 
 # A server that shuts down waits for a client that does not read.
+@pytest.mark.full
 def test_one_whose_output_is_held_up_ends_by_ctrl_c_and_by_itself(pipeline):
     p = pipeline
     p.execute("SELECT outbox.emit('Tested', 'a', 'k', repeat('x', 100000)) FROM generate_series(1, 3)")

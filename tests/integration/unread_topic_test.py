@@ -137,6 +137,7 @@ def test_gap_that_is_left_needs_no_right(make_unread):
 
 
 # The right is lost between the two attempts.
+@pytest.mark.full
 def test_closing_that_goes_on_stops_before_it_sends(make_pipeline, guarded):
     p = make_pipeline(on_kafka=guarded).start()
     p.insert(1, 20)
