@@ -64,8 +64,9 @@ absl::StatusOr<Producer> AskAgreedLeaders(const KafkaOptions& options, const std
                                           Isolation isolation) {
   const auto deadline = steady_clock::now() + timeout;
   for (;;) {
-    ASSIGN_OR_RETURN(const Opened before,
-                     OpenAtAgreedLeaders(options, topic, Isolation::kReadUncommitted, timeout));
+    ASSIGN_OR_RETURN(
+        const Opened before,
+        OpenAtAgreedLeaders(options, topic, Isolation::kReadUncommitted, TimeLeft(deadline)));
     const rd_kafka_resp_err_t error =
         ask(before.client.get(), static_cast<std::int32_t>(before.leaders.size()));
     // A client forgets a partition when a broker answers it that does not know of it yet.
@@ -74,7 +75,8 @@ absl::StatusOr<Producer> AskAgreedLeaders(const KafkaOptions& options, const std
     if (!forgotten || last) {
       RETURN_IF_ERROR(FoundTopicStatus(topic, error));
     }
-    ASSIGN_OR_RETURN(Opened after, OpenAtAgreedLeaders(options, topic, isolation, timeout));
+    ASSIGN_OR_RETURN(Opened after,
+                     OpenAtAgreedLeaders(options, topic, isolation, TimeLeft(deadline)));
     if (!forgotten && after.leaders == before.leaders) {
       return std::move(after.client);
     }

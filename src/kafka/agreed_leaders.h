@@ -1,7 +1,7 @@
 // AskAgreedLeaders - asks the leaders of a topic, when all brokers name the same ones.
 // Why: a leader that is cut off from the controller may still answer clients, while another one leads and
 //   takes records. What it says of its end is older than it seems.
-// Thread: blocking, any. Each step is bounded by `timeout`.
+// Thread: blocking, any; without `ask` bounded by `timeout`.
 // Errors: as TopicStatus; kUnavailable when brokers name different leaders for so long. That a right is
 //   missing is believed when new clients have heard nothing else for kUnknownFor.
 // Source: docs/design.md, fact 18. librdkafka 2.0 does not give a leader's epoch, so which broker is right

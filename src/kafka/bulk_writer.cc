@@ -199,9 +199,11 @@ absl::StatusOr<BulkWriter::Answer> BulkWriter::CheckForLong(const envelope::Reco
     waited_ += steady_clock::now() - began;
     const FailureKind kind = answer.kind;
     answer = Check(record, *target);
-    if (answer.kind != kind && waited_ < kWaitsMax * options_.unknown_topic_wait) {
-      target->doubts.erase(kind);
-      may_pass = true;  // a new reason has a wait of its own
+    if (answer.kind != kind) {
+      may_pass = may_pass || !target->doubts.contains(answer.kind);  // it has a wait of its own
+      if (waited_ < kWaitsMax * options_.unknown_topic_wait) {
+        target->doubts.erase(kind);
+      }
     }
   }
   return answer;
@@ -386,7 +388,8 @@ bool BulkWriter::MayBeOld(const rd_kafka_message_t& message, const Answer& answe
                           const Target& target) const {
   std::vector<envelope::RecordHeader> headers;
   return absl::IsPermissionDenied(answer.status) ||
-         Contradict(target.limits, answer.kind, RecordIn(message, &headers), compressed_);
+         Contradict(target.described ? target.limits : TopicLimits(), answer.kind,
+                    RecordIn(message, &headers), compressed_);
 }
 
 // A long time without such a rejection begins the time anew.

@@ -283,8 +283,8 @@ bool ProducerSession::IsBelieved(const TopicState& topic) {
   return now_.mono < topic.limits_read_at + kLimitsKept && now_.mono >= said.since + wait;
 }
 
-// Whether it may be that the broker has not heard of a change. In a topic that its broker packs anew a record
-// may grow beyond the limit; that is believed as what is looked up is.
+// Whether it may be that the broker has not heard of a change. Where only the broker knows how large a record
+// is, or what its topic takes, that is believed as what is looked up is.
 bool ProducerSession::MayPass(const delivery::Failure& failure, const envelope::Record& record,
                               const TopicState& topic) {
   if (failure.kind == FailureKind::kTopicNotAuthorized) {
@@ -296,8 +296,10 @@ bool ProducerSession::MayPass(const delivery::Failure& failure, const envelope::
   if (!Contradict(limits, failure.kind, record, compressed_)) {
     return false;
   }
-  const bool may_grow = failure.kind == FailureKind::kRecordTooLarge && limits.recompresses;
-  return !may_grow || !IsBelieved(topic);
+  const bool only_it_knows =
+      failure.kind == FailureKind::kRecordTooLarge &&
+      (limits.recompresses || !IsTooLarge(record, limits, compressed_).has_value());
+  return !only_it_knows || !IsBelieved(topic);
 }
 
 // It was away, or its offsets begin anew.

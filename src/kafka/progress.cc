@@ -1,5 +1,7 @@
 #include "kafka/progress.h"
 
+#include <poll.h>
+
 #include <algorithm>
 #include <cstdint>
 #include <string_view>
@@ -18,6 +20,8 @@ namespace {
 using base::Progress;
 using std::chrono::milliseconds;
 using std::chrono::steady_clock;
+
+constexpr int kDeniedAgainAfterMs = 200;
 
 absl::Status TooSlow(const ProgressKey& progress_key, const ReadProgressOptions& how,
                      std::int64_t next, std::int64_t high) {
@@ -61,7 +65,9 @@ void Take(const rd_kafka_message_t& message, const ProgressKey& progress_key, Pr
   absl::StatusOr<Progress> progress = envelope::DecodeProgress(
       std::string_view(static_cast<const char*>(message.payload), message.len));
   if (progress.ok()) {
-    found->newer_last = false;
+    // One of an earlier connection may have landed late.
+    found->newer_last =
+        found->newer_last && !found->kept.empty() && progress->epoch <= found->kept.front().epoch;
     Keep(*std::move(progress), &found->kept);
     return;
   }
@@ -74,7 +80,9 @@ void Take(const rd_kafka_message_t& message, const ProgressKey& progress_key, Pr
 absl::StatusOr<std::vector<Progress>> Judge(ProgressRead found, UnreadProgress* unread) {
   if (unread != nullptr) {
     *unread = std::move(found.unread);
-  } else if (found.newer_last || (found.kept.empty() && found.unread.count > 0)) {
+  } else if (found.newer_last) {
+    return absl::UnimplementedError(found.unread.detail);
+  } else if (found.kept.empty() && found.unread.count > 0) {
     return absl::DataLossError(found.unread.detail);
   }
   return std::move(found.kept);
@@ -108,26 +116,27 @@ absl::Status ReadTo(std::int64_t high, rd_kafka_topic_t* topic, const ProgressKe
   return TooSlow(progress_key, how, read->next, high);
 }
 
-}  // namespace
-
-absl::StatusOr<std::vector<Progress>> ReadProgress(const KafkaOptions& options,
-                                                   const ProgressKey& progress_key,
-                                                   const ReadProgressOptions& how) {
+absl::StatusOr<std::vector<Progress>> ReadOnce(const KafkaOptions& options,
+                                               const ProgressKey& progress_key,
+                                               const ReadProgressOptions& how) {
+  const auto deadline = steady_clock::now() + how.timeout;
   std::int32_t count = 0;
   std::vector<std::int64_t> lows;
   std::vector<std::int64_t> highs;
-  ASSIGN_OR_RETURN(
-      const Producer client,
-      AskAgreedLeaders(
-          options, progress_key.topic, how.timeout,
-          [&](rd_kafka_t* asked, std::int32_t partitions) {
-            count = partitions;
-            const auto ask = [&](std::int64_t of, auto* offsets) {
-              return AskOffsets(asked, progress_key.topic, partitions, of, how.timeout, offsets);
-            };
-            const rd_kafka_resp_err_t error = ask(RD_KAFKA_OFFSET_BEGINNING, &lows);
-            return error != RD_KAFKA_RESP_ERR_NO_ERROR ? error : ask(RD_KAFKA_OFFSET_END, &highs);
-          }));
+  ASSIGN_OR_RETURN(const Producer client,
+                   AskAgreedLeaders(options, progress_key.topic, how.timeout,
+                                    [&](rd_kafka_t* asked, std::int32_t partitions) {
+                                      count = partitions;
+                                      const auto ask = [&](std::int64_t of, auto* offsets) {
+                                        return AskOffsets(asked, progress_key.topic, partitions, of,
+                                                          TimeLeft(deadline), offsets);
+                                      };
+                                      const rd_kafka_resp_err_t error =
+                                          ask(RD_KAFKA_OFFSET_BEGINNING, &lows);
+                                      return error != RD_KAFKA_RESP_ERR_NO_ERROR
+                                                 ? error
+                                                 : ask(RD_KAFKA_OFFSET_END, &highs);
+                                    }));
   if (count != 1) {
     return absl::FailedPreconditionError(
         absl::StrFormat("topic '%s' has %d partitions and must have 1", progress_key.topic, count));
@@ -150,6 +159,21 @@ absl::StatusOr<std::vector<Progress>> ReadProgress(const KafkaOptions& options,
     RETURN_IF_ERROR(done);
   }
   return Judge(*read, how.unread);
+}
+
+}  // namespace
+
+absl::StatusOr<std::vector<Progress>> ReadProgress(const KafkaOptions& options,
+                                                   const ProgressKey& progress_key,
+                                                   const ReadProgressOptions& how) {
+  const auto denied_at = steady_clock::now() + kUnknownFor;
+  for (;;) {
+    auto records = ReadOnce(options, progress_key, how);
+    if (!absl::IsPermissionDenied(records.status()) || TimeLeft(denied_at).count() == 0) {
+      return records;
+    }
+    poll(nullptr, 0, kDeniedAgainAfterMs);
+  }
 }
 
 absl::Status WriteProgress(const KafkaOptions& options, const ProgressKey& progress_key,

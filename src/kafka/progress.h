@@ -1,9 +1,9 @@
 // ReadProgress, WriteProgress - the records of delivery.progress_topic, outside of a stream.
 // Why: `run` must know before START what is remembered; verbs write what an operator decided.
-// Thread: blocking, any. Each question to Kafka is bounded by `timeout`.
-// Errors: kNotFound (no such topic), kPermissionDenied, kDataLoss (a record that cannot be read),
-//   kFailedPrecondition (the topic is not as it must be), kUnavailable (Kafka does not answer, which
-//   passes by itself).
+// Thread: blocking, any; bounded by `timeout`, but for a topic with many records.
+// Errors: kNotFound (no such topic), kPermissionDenied (for kUnknownFor), kDataLoss (nothing can be read),
+//   kUnimplemented (a newer walpost went on), kFailedPrecondition (the topic is not as it must be),
+//   kUnavailable (Kafka does not answer, which passes by itself).
 #pragma once
 
 #include <chrono>
@@ -38,7 +38,7 @@ struct ProgressRead {
 };
 
 struct ReadProgressOptions {
-  // For each answer, and for each record: a topic that is not compacted may have a great many.
+  // Until its end is known, and then for each record: a topic that is not compacted may have many.
   std::chrono::milliseconds timeout{10'000};
   UnreadProgress* unread = nullptr;
   ProgressRead* so_far = nullptr;  // goes on behind it, and adds to it
@@ -46,9 +46,9 @@ struct ReadProgressOptions {
 
 // The pipeline's records up to the end of the topic: of the newest epoch, for each cluster and timeline
 // the highest position, of which the last written counts. What is no progress is passed over: only
-// somebody else wrote it. It is kDataLoss when nothing else is there, or when a record of another
-// format is the last one: a newer walpost may have overruled the others. With `unread`, for verbs
-// that write a new record, neither is an error.
+// somebody else wrote it. It is kDataLoss when nothing else is there. It is kUnimplemented when a record of
+// another format is there, and none of a higher epoch behind it: a newer walpost may have overruled the
+// others. With `unread`, for verbs that write a new record, neither is an error.
 absl::StatusOr<std::vector<base::Progress>> ReadProgress(const KafkaOptions& options,
                                                          const ProgressKey& progress_key,
                                                          const ReadProgressOptions& how);

@@ -244,7 +244,7 @@ bool Contradict(const TopicLimits& limits, delivery::FailureKind rejection,
                 const envelope::Record& record, bool compressed) {
   switch (rejection) {
     case delivery::FailureKind::kRecordTooLarge:
-      return !IsTooLarge(record, limits, compressed).value_or(true);
+      return !IsTooLarge(record, limits, compressed).value_or(false);
     case delivery::FailureKind::kRecordInvalid:
       return !record.key && limits.has_cleanup_policy && !limits.compacts;
     default:

@@ -93,8 +93,8 @@ bool LacksKey(const envelope::Record& record, const TopicLimits& limits);
 std::optional<bool> IsTooLarge(const envelope::Record& record, const TopicLimits& limits,
                                bool compressed);
 
-// Whether these limits take the record that a broker rejected. Then one of the two may be old: either may be
-// what walpost heard of last.
+// Whether these limits take the record that a broker rejected, or do not say so of one that is too large. Then
+// one of the two may be old: either may be what walpost heard of last.
 bool Contradict(const TopicLimits& limits, delivery::FailureKind rejection,
                 const envelope::Record& record, bool compressed);
 

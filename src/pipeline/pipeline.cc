@@ -278,6 +278,9 @@ base::MonotonicTime Pipeline::NextDeadline() const {
   if (phase_ == Phase::kIdle && !attempt_unanswered_) {
     deadline = std::min(deadline, connect_at_);
   }
+  if (reconnecting_as_planned_) {
+    deadline = std::min(deadline, connect_at_ + kShowReconnectAfter);
+  }
   deadline = std::min(deadline, timers_.alone_until().value_or(deadline));
   if (phase_ == Phase::kStreaming && timers_.planned_at() && tracker_.empty() &&
       !intake_.in_transaction() && !keeper_.busy()) {

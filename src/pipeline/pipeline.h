@@ -56,6 +56,8 @@ class Pipeline {
   static constexpr std::chrono::milliseconds kShowPausedAfter{1'000};
   // Before reconnecting to a server that is shutting down; a new walsender would hold it again.
   static constexpr std::chrono::milliseconds kAfterServerStop{5'000};
+  // A planned reconnect that takes longer is shown as one.
+  static constexpr std::chrono::milliseconds kShowReconnectAfter{5'000};
   // A planned reconnect waits this long for a moment with nothing in flight.
   static constexpr std::chrono::milliseconds kReconnectPatience{60'000};
   // On a stop inside a transaction: how long its rest is waited for.

@@ -44,7 +44,7 @@ void Pipeline::OnDeadLetterReply(DeadLetterReply reply, base::Now now) {
     HaltNow();
   } else if (halt->reason == base::HaltReason::kTimelineChanged &&
              (phase_ == Phase::kHalting || phase_ == Phase::kDraining)) {
-    HaltNow();  // nothing more is delivered of what another history has
+    HaltAtOnce(*std::move(halt));  // nothing more is delivered of what another history has
   }
 }
 

@@ -23,6 +23,9 @@ constexpr char kServerUnreachable[] =
     "no new connection has reached the PostgreSQL server for 30 s while events wait for Kafka: "
     "connection closed, since it may be shutting down";
 
+// A planned reconnect needs a record that Kafka has taken, and that was made no longer ago.
+constexpr milliseconds kKafkaAnsweredWithin{5'000};
+
 }  // namespace
 
 void Pipeline::OnConnected(const base::SourceFacts& facts, base::Now now) {
@@ -191,18 +194,22 @@ void Pipeline::ForgetAll() {
 
 // A publication or table that was replaced behind our back is seen by preflight only: so the stream
 // is ended now and then, between two transactions, and begun again at once. Not before it has come
-// further than the connection before: a server that has much to read again would never get on. And not
-// before Kafka has taken a record since then: without an answer of it there is no next connection.
+// further than the connection before: a server that has much to read again would never get on. And only
+// when Kafka has just taken a record: without an answer of it there is no next connection.
 void Pipeline::CheckPlannedReconnect(base::Now now) {
+  // As long as it takes a moment, nobody need know.
+  reconnecting_as_planned_ =
+      reconnecting_as_planned_ && now.mono < connect_at_ + kShowReconnectAfter;
   const std::optional<base::MonotonicTime> due = timers_.planned_at();
   if (phase_ != Phase::kStreaming || !due || now.mono < *due || intake_.in_transaction()) {
     return;
   }
-  if (!keeper_.AcknowledgedSince(*due)) {
-    keeper_.WriteSince(*due);
+  if (!tracker_.empty() && now.mono < *due + kReconnectPatience) {
     return;
   }
-  if (!tracker_.empty() && now.mono < *due + kReconnectPatience) {
+  const base::MonotonicTime just = now.mono - kKafkaAnsweredWithin;
+  if (!keeper_.AcknowledgedSince(just)) {
+    keeper_.WriteSince(just);
     return;
   }
   ConnectAnew(ReconnectReason::kPlanned, now);

@@ -26,7 +26,7 @@ bool SameProgress(const std::optional<base::Progress>& a, const std::optional<ba
                 : a.has_value() == b.has_value();
 }
 
-constexpr char kFlushedEnd[] =
+constexpr char kWrittenEnd[] =
     "CASE WHEN pg_catalog.pg_is_in_recovery() THEN pg_catalog.pg_last_wal_replay_lsn() "
     "ELSE pg_catalog.pg_current_wal_lsn() END";
 
@@ -45,7 +45,7 @@ std::optional<StreamEnd> SlotOrRecordChanged(const ConnectOptions& options,
   const Deadline deadline = std::chrono::steady_clock::now() + options.statement_timeout;
   const Result slot = connection.Query(
       absl::StrCat(
-          "SELECT confirmed_flush_lsn, ", kServerClock, ", ", kFlushedEnd,
+          "SELECT confirmed_flush_lsn, ", kServerClock, ", ", kWrittenEnd,
           " FROM pg_catalog.pg_replication_slots WHERE slot_name = ", QuoteLiteral(options.slot)),
       deadline);
   if (!slot.ok()) {
@@ -266,7 +266,7 @@ std::variant<Connected, StreamEnd> Connect(const ConnectOptions& options, base::
   connected.stream =
       std::make_unique<CopyStream>(std::move(connection), options.slot, options.publication);
   {
-    const KeepAlive keep_alive(connected.stream.get());
+    const KeepAlive keep_alive(connected.stream.get(), connected.pinger.get());
     if (std::optional<StreamEnd> changed =
             ChangedBeforeStart(options, connected.server, guard, &report.facts)) {
       return *std::move(changed);

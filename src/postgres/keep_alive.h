@@ -3,21 +3,25 @@
 //   and what must be looked at before the first row may take longer, where Kafka is slow.
 // Thread: has one of its own. Meanwhile nobody else may use the stream.
 // Lifetime: within that of the stream. The end waits for the thread, which does not block.
-// Units/limits: one status every 300 ms, with no position: it confirms nothing.
-// Errors: a stream that is lost is answered no more; whoever reads it next sees why.
+// Units/limits: one status every 300 ms, with no position: it confirms nothing. Every 2 s the server is asked
+//   whether it is stopping: that waits for its walsenders, and would wait for this one.
+// Errors: a stream that is lost is answered no more; whoever reads it next sees why. That of a server that
+//   is stopping is ended.
 #pragma once
 
 #include <condition_variable>
 #include <mutex>
 #include <thread>
 
+#include "postgres/connect.h"
 #include "postgres/replication_stream.h"
 
 namespace walpost::postgres {
 
 class KeepAlive {
  public:
-  explicit KeepAlive(ReplicationStream* stream);
+  // `pinger` asks the stream's server.
+  KeepAlive(ReplicationStream* stream, Pinger* pinger);
   ~KeepAlive();
   KeepAlive(const KeepAlive&) = delete;
   KeepAlive& operator=(const KeepAlive&) = delete;
@@ -26,6 +30,7 @@ class KeepAlive {
   void ThreadMain();
 
   ReplicationStream* const stream_;
+  Pinger* const pinger_;
   std::mutex mutex_;
   std::condition_variable changed_;
   bool stopping_ = false;  // guarded by mutex_

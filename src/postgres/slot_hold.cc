@@ -14,6 +14,7 @@
 #include "postgres/connection.h"
 #include "postgres/copy_stream.h"
 #include "postgres/failure.h"
+#include "postgres/pinger.h"
 #include "postgres/sqlstate.h"
 #include "postgres/start_replication.h"
 
@@ -68,9 +69,11 @@ absl::StatusOr<SlotHold> SlotHold::Take(const ConnectOptions& options) {
                : SqlStatus(what, start.error());
   }
   const int pid = PQbackendPID(connection.get());
+  std::unique_ptr<Pinger> pinger = MakePinger(connection, options);
   return SlotHold(
       options.slot, pid,
-      std::make_unique<CopyStream>(std::move(connection), options.slot, options.publication));
+      std::make_unique<CopyStream>(std::move(connection), options.slot, options.publication),
+      std::move(pinger));
 }
 
 absl::Status SlotHold::Check(SqlConnection* connection) const {

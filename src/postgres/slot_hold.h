@@ -32,15 +32,18 @@ class SlotHold {
   SlotHold& operator=(SlotHold&&) = delete;
 
  private:
-  SlotHold(std::string slot, int pid, std::unique_ptr<ReplicationStream> stream)
+  SlotHold(std::string slot, int pid, std::unique_ptr<ReplicationStream> stream,
+           std::unique_ptr<Pinger> pinger)
       : slot_(std::move(slot)),
         pid_(pid),
         stream_(std::move(stream)),
-        keep_alive_(std::make_unique<KeepAlive>(stream_.get())) {}
+        pinger_(std::move(pinger)),
+        keep_alive_(std::make_unique<KeepAlive>(stream_.get(), pinger_.get())) {}
 
   std::string slot_;
   int pid_;  // of the server's process
   std::unique_ptr<ReplicationStream> stream_;
+  std::unique_ptr<Pinger> pinger_;
   std::unique_ptr<KeepAlive> keep_alive_;
 };
 

@@ -71,8 +71,8 @@ class Question {
   std::optional<StreamEnd> Ask(SourceFacts* facts) {
     absl::StatusOr<std::vector<Progress>> records = Read();
     const bool suffices = pipeline::Suffices(known_, *facts);
-    if (suffices && (absl::IsNotFound(records.status()) ||
-                     (records.ok() && !pipeline::DecidedSince(*known_, *records)))) {
+    const bool lost = absl::IsNotFound(records.status()) || absl::IsDataLoss(records.status());
+    if (suffices && (lost || (records.ok() && !pipeline::DecidedSince(*known_, *records)))) {
       records = std::vector<Progress>{*known_};
     }
     if (!records.ok()) {
@@ -81,7 +81,8 @@ class Question {
                            std::string(records.status().message()))
                  : Unreadable(records.status(), progress_key_.topic);
     }
-    history_->denied_since.reset();
+    history_->denied_at.reset();
+    history_->denying = milliseconds(0);
     pipeline::ProgressCheck check = pipeline::CheckRememberedProgress(*records, *facts);
     if (check.halt) {
       return OperatorEnd(check.halt->reason, check.halt->detail);
@@ -96,14 +97,16 @@ class Question {
  private:
   // Asked again, only what is new.
   absl::StatusOr<std::vector<Progress>> Read() {
-    const milliseconds within =
-        took_ ? std::max(2 * *took_, kAskAgainWithin) : history_->read_within;
+    const bool again = std::exchange(asked_, true);
+    const milliseconds within = again ? kAskAgainWithin : history_->read_within;
     const auto begun = steady_clock::now();
     auto records = kafka::ReadProgress(kafka_, progress_key_, {within, /*unread=*/nullptr, &read_});
-    if (!took_ && absl::IsUnavailable(records.status())) {
-      history_->read_within = std::min(2 * history_->read_within, kReadProgressWithinMax);
+    if (!again) {
+      const auto took = std::chrono::ceil<milliseconds>(steady_clock::now() - begun);
+      const bool slow = absl::IsUnavailable(records.status());
+      history_->read_within =
+          std::clamp(2 * (slow ? within : took), kReadProgressWithin, kReadProgressWithinMax);
     }
-    took_ = std::chrono::ceil<milliseconds>(steady_clock::now() - begun);
     return records;
   }
 
@@ -112,11 +115,10 @@ class Question {
       return false;
     }
     const auto now = steady_clock::now();
-    if (!history_->denied_since || now >= history_->denied_at + kDeniedMax) {
-      history_->denied_since = now;
-    }
+    const auto gap = now - history_->denied_at.value_or(now);
+    history_->denying += std::min(std::chrono::ceil<milliseconds>(gap), kDenyingMax);
     history_->denied_at = now;
-    return now < *history_->denied_since + kDeniedMax;
+    return history_->denying < kDeniedMax;
   }
 
   const kafka::KafkaOptions kafka_;
@@ -124,7 +126,7 @@ class Question {
   const std::optional<Progress> known_;
   const std::shared_ptr<GuardHistory> history_;
   kafka::ProgressRead read_;
-  std::optional<milliseconds> took_;  // the question before
+  bool asked_ = false;
 };
 
 }  // namespace

@@ -17,18 +17,20 @@ namespace walpost::runtime {
 
 inline constexpr std::chrono::milliseconds kReadProgressWithin{10'000};
 // Where Kafka is slower than that, each attempt gets twice the time of the one before, up to this.
-inline constexpr std::chrono::milliseconds kReadProgressWithinMax{80'000};
-// Behind START the server waits too, and may want to stop. So the question gets no more than twice the time
-// that it took before START, and at least this.
-inline constexpr std::chrono::milliseconds kAskAgainWithin{2'000};
-// A process that has streamed believes for this long that a missing right passes.
+inline constexpr std::chrono::milliseconds kReadProgressWithinMax{40'000};
+// Behind START the server waits too, and the slot is in use.
+inline constexpr std::chrono::milliseconds kAskAgainWithin{15'000};
+// A process that has streamed believes for this long that a missing right passes. Between two answers at most
+// kDenyingMax count: in an outage there are none.
 inline constexpr std::chrono::milliseconds kDeniedMax{60'000};
+inline constexpr std::chrono::milliseconds kDenyingMax{15'000};
 
 // What a process knows of the attempts before. Used by one attempt at a time.
 struct GuardHistory {
   std::chrono::milliseconds read_within = kReadProgressWithin;
-  std::optional<std::chrono::steady_clock::time_point> denied_since;
-  std::chrono::steady_clock::time_point denied_at;  // the last time
+  std::optional<std::chrono::steady_clock::time_point>
+      denied_at;                         // the last time; none = not any more
+  std::chrono::milliseconds denying{0};  // until then
 };
 
 // `known` is what this process knows to be acknowledged. While the slot is not above it, it counts for more

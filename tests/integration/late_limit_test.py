@@ -32,8 +32,8 @@ def fixture_answering(tmp_path):
     proxy.close()
 
 
-def pipeline_on(make_pipeline, kafka, wait):
-    p = make_pipeline(on_kafka=kafka, create_topic=False,
+def pipeline_on(make_pipeline, kafka, wait, properties=None):
+    p = make_pipeline(on_kafka=kafka, create_topic=False, properties=properties,
                       config={"delivery": {"on_undeliverable": "skip", "unknown_topic_wait": wait}})
     kafka.create_topic(p.name, 1)
     return p.start()
@@ -65,6 +65,24 @@ def test_event_that_was_too_large_for_a_moment_is_delivered(make_pipeline, answe
     kafka.alter_topic(p.name, limits)
     delivered_although_rejected_for_a_moment(p, answers)
     assert len(kafka.read_all(p.name)) == 1
+
+
+# Failure 69.
+@pytest.mark.parametrize("codec, unanswered", [("gzip", set()), ("none", {DESCRIBE_CONFIGS})], ids=["compressed", "not described"])
+def test_event_is_delivered_that_was_too_large_for_a_moment_where_only_the_broker_knows(make_pipeline, answering, codec, unanswered):
+    kafka, answers = answering
+    answers.unanswered = unanswered
+    p = pipeline_on(make_pipeline, kafka, "60s", {"compression.codec": codec})
+    p.insert(1, 1)
+    p.wait_confirmed()
+    p.execute("SELECT outbox.set_payload_max(%s)", 4 * LARGE)
+    reject_large(answers)
+    p.execute("INSERT INTO outbox.events (id, aggregate_type, aggregate_id, event_type, payload) SELECT gen_random_uuid(), %s, 'key-1', 'Random',"
+              " decode(string_agg(md5(i::text), ''), 'hex') FROM generate_series(1, %s) i", p.name, 2 * LARGE // 16)
+    servers.wait_for(lambda: answers.spoilt >= 4 or skipped(p), 60, "attempts")
+    answers.stop()
+    p.wait_confirmed()
+    assert not skipped(p) and len(kafka.read_all(p.name)) == 2
 
 
 # Nobody has looked at the limit all that time, and one that was set for a moment may be what the leader still goes by.

@@ -84,7 +84,7 @@ def test_right_that_is_missing_for_a_moment_halts_no_reconnect(make_pipeline, wo
     p.wait_confirmed()
     permit(kafka, topic, "Read", change="--remove")
     p.execute("SELECT pg_terminate_backend(%s)", p.slot()["pid"])
-    servers.wait_for(lambda: "cannot be read yet" in p.walpost.status()["last_error"], 60, "the answer")
+    servers.wait_for(lambda: "cannot be read yet" in (p.walpost.status()["last_error"] or ""), 60, "the answer")
     permit(kafka, topic, "Read")
     p.insert(6, 10)
     p.wait_confirmed()

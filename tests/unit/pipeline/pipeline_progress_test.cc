@@ -313,5 +313,37 @@ TEST_F(PlannedReconnectTest, RecordOfBeforeSaysNothing) {
   EXPECT_THAT(Written(), ElementsAre(10, 500, 500));
 }
 
+// An event waits all the time, so the reconnect waits, and Kafka may go away meanwhile.
+TEST_F(PlannedReconnectTest, RecordOfWhenItWasDueSaysNothingAMinuteLater) {
+  CatchUp();
+  Transaction(100, {"a1"});
+  Advance(kInterval);
+  Keepalive(500);
+  Tick();
+  if (Outstanding() != 0) {
+    DeliverProgress();
+  }
+  Advance(Pipeline::kReconnectPatience);
+  EXPECT_EQ(last_command_, StreamCommand::kNone);
+  Tick();
+  ASSERT_NE(Outstanding(), 0U);
+  EXPECT_EQ(last_command_, StreamCommand::kNone);
+  DeliverProgress();
+  EXPECT_EQ(last_command_, StreamCommand::kFinish);
+}
+
+TEST_F(PlannedReconnectTest, IsShownWhenItTakesLong) {
+  CatchUp();
+  Advance(kInterval);
+  Tick();
+  DeliverProgress();
+  ASSERT_EQ(last_command_, StreamCommand::kFinish);
+  ASSERT_TRUE(pipeline().TakeConnect(now_));
+  EXPECT_EQ(pipeline().state(), base::State::kStreaming);
+  EXPECT_LE(pipeline().NextDeadline(), now_.mono + Pipeline::kShowReconnectAfter);
+  Advance(Pipeline::kShowReconnectAfter);
+  EXPECT_EQ(pipeline().state(), base::State::kReconnecting);
+}
+
 }  // namespace
 }  // namespace walpost::pipeline

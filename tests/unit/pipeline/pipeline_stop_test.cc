@@ -225,5 +225,30 @@ TEST_F(StopTest, SinkThatIsSlowToCloseIsWaitedFor) {
   ExpectFinished();
 }
 
+// It is another history: nothing more of it is delivered or confirmed.
+TEST_F(StopTest, ServerThatLostRowsOfDeadLettersHaltsADrain) {
+  options_.on_undeliverable = OnUndeliverable::kDeadLetter;
+  Connect();
+  for (const delivery::Sequence sequence : {0, 1, 2}) {
+    sink_.Reject(sequence, delivery::Failure{FailureKind::kRecordTooLarge, "too large"});
+  }
+  Transaction(100, {"a1", "a2"});
+  DeliverAll();
+  ASSERT_EQ(Confirmed(), Lsn(108));
+  serve_dead_letters_ = false;
+  Transaction(200, {"a3", "b1"});
+  sink_.DeliverAll();
+  Settle();
+  pipeline().Stop(now_);
+  dead_letters_.rows.clear();
+  dead_letters_.written = 0;
+  serve_dead_letters_ = true;
+  Settle();
+  EXPECT_EQ(last_command_, StreamCommand::kClose);
+  EXPECT_EQ(confirmed_, Lsn(108));
+  ASSERT_TRUE(pipeline().halt());
+  EXPECT_EQ(pipeline().halt()->reason, base::HaltReason::kTimelineChanged);
+}
+
 }  // namespace
 }  // namespace walpost::pipeline

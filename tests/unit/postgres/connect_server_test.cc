@@ -394,6 +394,25 @@ TEST_F(ConnectServerTest, EndOfTheLogIsReadAgainBeforeTheGuardEndsTheAttempt) {
   EXPECT_TRUE(std::holds_alternative<Connected>(outcome));
 }
 
+// It would wait for the walsender, which has no end while its client answers and confirms nothing.
+TEST_F(ConnectServerTest, ServerMayStopWhileTheGuardIsAskedBehindStart) {
+  PostgresServer other;
+  other.Sql("CREATE TABLE t (id int); CREATE PUBLICATION walpost FOR TABLE t");
+  other.Sql("SELECT pg_create_logical_replication_slot('walpost', 'pgoutput')");
+  ConnectOptions options;
+  options.conninfo = other.Conninfo();
+  int calls = 0;
+  Connect(options, base::Lsn(), [&](base::SourceFacts*) {
+    if (++calls == 2) {
+      other.Sql("INSERT INTO t VALUES (1)");
+      other.Signal(SIGINT);
+      EXPECT_TRUE(other.AwaitExit(30'000));
+    }
+    return std::optional<StreamEnd>();
+  });
+  EXPECT_EQ(calls, 2);
+}
+
 TEST_F(ConnectServerTest, PingerSeesThatTheServerHasGivenUpTheConnection) {
   PostgresServer other;
   other.Sql("CREATE TABLE t (id int); CREATE PUBLICATION walpost FOR TABLE t");

@@ -138,26 +138,35 @@ TEST_F(GuardTest, MissingRightMayPassWhereThisProcessKnowsEnough) {
   ASSERT_TRUE(end);
   EXPECT_EQ(end->kind, StreamEnd::Kind::kLost);
   EXPECT_FALSE(facts_.progress);
-  history_->denied_since = std::chrono::steady_clock::now() - kDeniedMax;
+  history_->denying = kDeniedMax;
   ExpectHalt(Ask(At(0x400)), HaltReason::kProgressUnreadable, "authoriz");
 }
 
-TEST_F(GuardTest, MissingRightOfLongAgoDoesNotCount) {
+TEST_F(GuardTest, TimeWithoutAnAnswerAboutTheRightHardlyCounts) {
   mock_.FailTopic("progress", RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED);
-  history_->denied_since = history_->denied_at = std::chrono::steady_clock::now() - kDeniedMax;
+  history_->denied_at = std::chrono::steady_clock::now() - 2 * kDeniedMax;
   EXPECT_EQ(Ask(At(0x400))->kind, StreamEnd::Kind::kLost);
+  EXPECT_EQ(history_->denying, kDenyingMax);
+}
+
+TEST_F(GuardTest, TopicInWhichNothingCanBeReadIsKnownStill) {
+  mock_.CreateTopic("progress", 1);
+  WriteBytes("no progress");
+  EXPECT_FALSE(Ask(At(0x400)));
+  ASSERT_TRUE(facts_.progress);
+  EXPECT_EQ(facts_.progress->end_lsn, Lsn(0x400));
 }
 
 TEST_F(GuardTest, SlowKafkaGetsMoreTimeForEachAttempt) {
   options_.kafka.properties = {{"bootstrap.servers", "127.0.0.1:1"}};
-  history_->read_within = std::chrono::milliseconds(100);
+  history_->read_within = std::chrono::milliseconds(6'000);
   EXPECT_TRUE(Ask());
-  EXPECT_EQ(history_->read_within, std::chrono::milliseconds(200));
-  history_->read_within = kReadProgressWithinMax;
+  EXPECT_EQ(history_->read_within, std::chrono::milliseconds(12'000));
   mock_.CreateTopic("progress", 1);
   options_.kafka.properties = {{"bootstrap.servers", mock_.bootstrap()}};
+  history_->read_within = kReadProgressWithinMax;
   EXPECT_FALSE(Ask());
-  EXPECT_EQ(history_->read_within, kReadProgressWithinMax) << "it stays slow";
+  EXPECT_EQ(history_->read_within, kReadProgressWithin) << "it is slow no more";
 }
 
 // A newer walpost has gone on: what this one knows is of before.
