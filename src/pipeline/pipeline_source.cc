@@ -23,7 +23,7 @@ constexpr char kServerUnreachable[] =
     "no new connection has reached the PostgreSQL server for 30 s while events wait for Kafka: "
     "connection closed, since it may be shutting down";
 
-// A planned reconnect needs a record that Kafka has taken, and that was made no longer ago.
+// A planned reconnect needs a record that Kafka has taken, and that was made since it was due, no longer ago.
 constexpr milliseconds kKafkaAnsweredWithin{5'000};
 
 }  // namespace
@@ -207,9 +207,9 @@ void Pipeline::CheckPlannedReconnect(base::Now now) {
   if (!tracker_.empty() && now.mono < *due + kReconnectPatience) {
     return;
   }
-  const base::MonotonicTime just = now.mono - kKafkaAnsweredWithin;
-  if (!keeper_.AcknowledgedSince(just)) {
-    keeper_.WriteSince(just);
+  const auto since = std::max<base::MonotonicTime>(*due, now.mono - kKafkaAnsweredWithin);
+  if (!keeper_.AcknowledgedSince(since)) {
+    keeper_.WriteSince(since);
     return;
   }
   ConnectAnew(ReconnectReason::kPlanned, now);
