@@ -200,4 +200,9 @@ absl::StatusOr<base::Progress> DecodeProgress(std::string_view value) {
   return progress;
 }
 
+std::uint64_t EpochOf(std::string_view value) {
+  v1::Progress message;
+  return message.ParseFromArray(value.data(), static_cast<int>(value.size())) ? message.epoch() : 0;
+}
+
 }  // namespace walpost::envelope

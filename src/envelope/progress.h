@@ -6,6 +6,7 @@
 //   for a format this version does not know.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 
@@ -16,5 +17,8 @@ namespace walpost::envelope {
 
 std::string EncodeProgress(const base::Progress& progress);
 absl::StatusOr<base::Progress> DecodeProgress(std::string_view value);
+
+// Also of a format that this version does not know: its fields keep their meaning.
+std::uint64_t EpochOf(std::string_view value);
 
 }  // namespace walpost::envelope

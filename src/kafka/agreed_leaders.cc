@@ -49,6 +49,9 @@ absl::StatusOr<Opened> OpenAtAgreedLeaders(const KafkaOptions& options, const st
       if (TimeLeft(deadline).count() == 0) {
         return Disputed(topic, dispute);
       }
+    } else if (absl::IsPermissionDenied(answer.status()) && denied_at == deadline &&
+               TimeLeft(denied_at).count() == 0) {
+      return absl::UnavailableError(answer.status().message());  // there was no time to believe it
     } else if (!absl::IsPermissionDenied(answer.status()) || TimeLeft(denied_at).count() == 0) {
       return absl::IsUnavailable(answer.status()) && !dispute.empty() ? Disputed(topic, dispute)
                                                                       : answer.status();

@@ -388,8 +388,7 @@ bool BulkWriter::MayBeOld(const rd_kafka_message_t& message, const Answer& answe
                           const Target& target) const {
   std::vector<envelope::RecordHeader> headers;
   return absl::IsPermissionDenied(answer.status) ||
-         Contradict(target.described ? target.limits : TopicLimits(), answer.kind,
-                    RecordIn(message, &headers), compressed_);
+         Contradict(target.limits, answer.kind, RecordIn(message, &headers));
 }
 
 // A long time without such a rejection begins the time anew.

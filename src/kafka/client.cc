@@ -176,6 +176,9 @@ absl::StatusOr<TopicLeaders> AskForLeaders(rd_kafka_t* client, const std::string
     rd_kafka_poll(client, static_cast<int>(kAskAgainAfter.count()));
     last = AskABroker(client, topic, TimeLeft(deadline), &brokers, &answer);
   }
+  if (absl::IsNotFound(last.status()) && unknown_at == deadline) {
+    return absl::UnavailableError(last.status().message());  // there was no time to believe it
+  }
   RETURN_IF_ERROR(last.status());
   auto until = std::min(deadline, steady_clock::now() + kNextBrokerFor);
   // The client itself goes by the last answer.

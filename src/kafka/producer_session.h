@@ -173,6 +173,7 @@ class ProducerSession {
                                                     TopicState* topic);
   bool DateNeedsLimits(const envelope::Record& record, const TopicState& topic) const;
   bool IsBelieved(const TopicState& topic);
+  bool HasStood(const TopicState& topic);
   bool MayPass(const delivery::Failure& failure, const envelope::Record& record,
                const TopicState& topic);
   delivery::SubmitResult TooLargeForProducer(const envelope::Record& record,

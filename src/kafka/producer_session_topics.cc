@@ -268,6 +268,11 @@ std::optional<SubmitResult> ProducerSession::CheckLimits(const envelope::Record&
 // broker learns of a change later than another. What was said before counts while it is asked for. Where it
 // rejected a record not long ago, a shorter time does: a writer must not hold the topic again and again.
 bool ProducerSession::IsBelieved(const TopicState& topic) {
+  return HasStood(topic) && now_.mono < topic.limits_read_at + kLimitsKept;
+}
+
+// That a record of the topic is rejected.
+bool ProducerSession::HasStood(const TopicState& topic) {
   const std::chrono::milliseconds wait = options_.unknown_topic_wait;
   const auto [found, added] = memory_->rejecting.try_emplace(topic.name);
   TopicMemory::Rejecting& said = found->second;
@@ -280,11 +285,11 @@ bool ProducerSession::IsBelieved(const TopicState& topic) {
     said.since = now_.mono + (rejected ? std::min(wait, kRejectedAgainAfter) : wait) - wait;
   }
   said.asked_at = now_.mono;
-  return now_.mono < topic.limits_read_at + kLimitsKept && now_.mono >= said.since + wait;
+  return now_.mono >= said.since + wait;
 }
 
-// Whether it may be that the broker has not heard of a change. Where only the broker knows how large a record
-// is, or what its topic takes, that is believed as what is looked up is.
+// Whether it may be that the broker has not heard of a change. A record that is packed by its broker or by the
+// producer may grow beyond the limit; that is believed when it has stood as long as what is looked up.
 bool ProducerSession::MayPass(const delivery::Failure& failure, const envelope::Record& record,
                               const TopicState& topic) {
   if (failure.kind == FailureKind::kTopicNotAuthorized) {
@@ -293,13 +298,12 @@ bool ProducerSession::MayPass(const delivery::Failure& failure, const envelope::
   // Those that were read last, where nobody has answered since.
   const auto read = memory_->read_limits.find(topic.name);
   const TopicLimits& limits = read != memory_->read_limits.end() ? read->second : topic.limits;
-  if (!Contradict(limits, failure.kind, record, compressed_)) {
+  if (!Contradict(limits, failure.kind, record)) {
     return false;
   }
-  const bool only_it_knows =
-      failure.kind == FailureKind::kRecordTooLarge &&
-      (limits.recompresses || !IsTooLarge(record, limits, compressed_).has_value());
-  return !only_it_knows || !IsBelieved(topic);
+  const bool may_grow =
+      failure.kind == FailureKind::kRecordTooLarge && (limits.recompresses || compressed_);
+  return !may_grow || !HasStood(topic);
 }
 
 // It was away, or its offsets begin anew.

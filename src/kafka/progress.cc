@@ -62,16 +62,18 @@ void Take(const rd_kafka_message_t& message, const ProgressKey& progress_key, Pr
   if (key != progress_key.name || message.payload == nullptr || HasHeaders(message)) {
     return;
   }
-  absl::StatusOr<Progress> progress = envelope::DecodeProgress(
-      std::string_view(static_cast<const char*>(message.payload), message.len));
+  const std::string_view value(static_cast<const char*>(message.payload), message.len);
+  absl::StatusOr<Progress> progress = envelope::DecodeProgress(value);
   if (progress.ok()) {
-    // One of an earlier connection may have landed late.
-    found->newer_last =
-        found->newer_last && !found->kept.empty() && progress->epoch <= found->kept.front().epoch;
+    if (found->newer_epoch && progress->epoch > *found->newer_epoch) {
+      found->newer_epoch.reset();  // not by one of an earlier connection that has landed late
+    }
     Keep(*std::move(progress), &found->kept);
     return;
   }
-  found->newer_last = found->newer_last || absl::IsUnimplemented(progress.status());
+  if (absl::IsUnimplemented(progress.status())) {
+    found->newer_epoch = std::max(found->newer_epoch.value_or(0), envelope::EpochOf(value));
+  }
   ++found->unread.count;
   found->unread.detail = absl::StrFormat("topic '%s', offset %d: %s", progress_key.topic,
                                          message.offset, std::string(progress.status().message()));
@@ -80,7 +82,7 @@ void Take(const rd_kafka_message_t& message, const ProgressKey& progress_key, Pr
 absl::StatusOr<std::vector<Progress>> Judge(ProgressRead found, UnreadProgress* unread) {
   if (unread != nullptr) {
     *unread = std::move(found.unread);
-  } else if (found.newer_last) {
+  } else if (found.newer_epoch) {
     return absl::UnimplementedError(found.unread.detail);
   } else if (found.kept.empty() && found.unread.count > 0) {
     return absl::DataLossError(found.unread.detail);

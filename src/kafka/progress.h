@@ -8,6 +8,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -33,8 +34,9 @@ struct UnreadProgress {
 struct ProgressRead {
   std::vector<base::Progress> kept;
   UnreadProgress unread;
-  bool newer_last = false;  // of another format, and nothing readable behind it
-  std::int64_t next = 0;    // offset
+  // Of a record of another format, while none that can be read has a higher one.
+  std::optional<std::uint64_t> newer_epoch;
+  std::int64_t next = 0;  // offset
 };
 
 struct ReadProgressOptions {

@@ -241,10 +241,10 @@ std::optional<bool> IsTooLarge(const envelope::Record& record, const TopicLimits
 }
 
 bool Contradict(const TopicLimits& limits, delivery::FailureKind rejection,
-                const envelope::Record& record, bool compressed) {
+                const envelope::Record& record) {
   switch (rejection) {
     case delivery::FailureKind::kRecordTooLarge:
-      return !IsTooLarge(record, limits, compressed).value_or(false);
+      return limits.message_bytes_max && BatchBytesOf(record) <= *limits.message_bytes_max;
     case delivery::FailureKind::kRecordInvalid:
       return !record.key && limits.has_cleanup_policy && !limits.compacts;
     default:

@@ -93,10 +93,10 @@ bool LacksKey(const envelope::Record& record, const TopicLimits& limits);
 std::optional<bool> IsTooLarge(const envelope::Record& record, const TopicLimits& limits,
                                bool compressed);
 
-// Whether these limits take the record that a broker rejected, or do not say so of one that is too large. Then
-// one of the two may be old: either may be what walpost heard of last.
+// Whether these limits take the record that a broker rejected. Then one of the two may be old: either may be
+// what walpost heard of last. What the producer compresses may be larger then by a few bytes.
 bool Contradict(const TopicLimits& limits, delivery::FailureKind rejection,
-                const envelope::Record& record, bool compressed);
+                const envelope::Record& record);
 
 // The time to produce a record with: its own, unless that would cost the record or its batch.
 // `now` at the epoch = not known.

@@ -27,6 +27,8 @@ constexpr std::chrono::milliseconds kNextBrokerForLookUp{1'000};
 // For an answer that decides about an event. A broker that is busy gets more time than where another answer
 // will do.
 constexpr std::chrono::milliseconds kNextBrokerForDecision{3'000};
+// For the first answer to a new client, which takes up to eight round trips, with TLS and a login.
+constexpr std::chrono::milliseconds kFirstAnswerTimeout{6'000};
 constexpr int kAnswerTimeoutMs = static_cast<int>(kAnswerTimeout.count());
 
 void AskAboutTopic(rd_kafka_t* producer, bool describe, TopicQuestion* question) {
@@ -66,7 +68,7 @@ void AskEachBroker(const KafkaOptions& options, const std::vector<std::string>& 
     handles.emplace_back(rd_kafka_topic_new(client->get(), name.c_str(), nullptr));
   }
   Brokers brokers;
-  auto until = steady_clock::now() + kAnswerTimeout;
+  auto until = steady_clock::now() + kFirstAnswerTimeout;
   do {
     const rd_kafka_metadata_t* raw = nullptr;
     if (rd_kafka_metadata(client->get(), 0, nullptr, &raw,

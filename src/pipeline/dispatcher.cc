@@ -359,7 +359,7 @@ std::optional<base::MonotonicTime> Dispatcher::NextDeadline() const {
 
 void Dispatcher::OnDelivered(delivery::Sequence sequence, delivery::PartitionOffset where) {
   if (sequence >= ProgressKeeper::kFirstSequence) {
-    progress_->OnAcknowledged();
+    progress_->OnAcknowledged(now_.mono);
     return;
   }
   if (sequence >= DeadLetters::kFirstSequence) {

@@ -23,7 +23,7 @@ constexpr char kServerUnreachable[] =
     "no new connection has reached the PostgreSQL server for 30 s while events wait for Kafka: "
     "connection closed, since it may be shutting down";
 
-// A planned reconnect needs a record that Kafka has taken, and that was made since it was due, no longer ago.
+// A planned reconnect needs a record that was made since it was due, and that Kafka has taken no longer ago.
 constexpr milliseconds kKafkaAnsweredWithin{5'000};
 
 }  // namespace
@@ -201,15 +201,15 @@ void Pipeline::CheckPlannedReconnect(base::Now now) {
   reconnecting_as_planned_ =
       reconnecting_as_planned_ && now.mono < connect_at_ + kShowReconnectAfter;
   const std::optional<base::MonotonicTime> due = timers_.planned_at();
-  if (phase_ != Phase::kStreaming || !due || now.mono < *due || intake_.in_transaction()) {
+  if (phase_ != Phase::kStreaming || !due || now.mono < *due) {
     return;
   }
-  if (!tracker_.empty() && now.mono < *due + kReconnectPatience) {
+  const base::MonotonicTime just = now.mono - kKafkaAnsweredWithin;
+  if (!keeper_.AcknowledgedSince(*due, just)) {
+    keeper_.WriteSince(std::max(*due, just));
     return;
   }
-  const auto since = std::max<base::MonotonicTime>(*due, now.mono - kKafkaAnsweredWithin);
-  if (!keeper_.AcknowledgedSince(since)) {
-    keeper_.WriteSince(since);
+  if (intake_.in_transaction() || (!tracker_.empty() && now.mono < *due + kReconnectPatience)) {
     return;
   }
   ConnectAnew(ReconnectReason::kPlanned, now);

@@ -117,10 +117,11 @@ const envelope::Record* ProgressKeeper::waiting(base::Now now) const {
   return may ? &record_ : nullptr;
 }
 
-void ProgressKeeper::OnAcknowledged() {
+void ProgressKeeper::OnAcknowledged(base::MonotonicTime now) {
   CHECK(phase_ == Phase::kOutstanding);
   phase_ = Phase::kNone;
   taken_made_at_ = made_at_;
+  taken_at_ = now;
   acknowledged_ = std::max(acknowledged_, progress_.end_lsn);
   unwritten_ = unwritten_ && progress_.epoch != epoch_;
   adopted_ = adopted_ && unwritten_;

@@ -88,9 +88,9 @@ class ProgressKeeper {
     return !on() || (safe <= acknowledged_ && !awaited_) || rejected_at_.has_value();
   }
 
-  // Kafka has taken a record that was made then or later.
-  bool AcknowledgedSince(base::MonotonicTime at) const {
-    return !on() || (taken_made_at_ && *taken_made_at_ >= at);
+  // Kafka has said since `answered` that it has taken a record, which was made since `made`.
+  bool AcknowledgedSince(base::MonotonicTime made, base::MonotonicTime answered) const {
+    return !on() || (taken_made_at_ && *taken_made_at_ >= made && taken_at_ >= answered);
   }
 
   // One is to be made, also where the position does not move.
@@ -108,7 +108,7 @@ class ProgressKeeper {
   delivery::Sequence sequence() const { return sequence_; }
 
   void OnAccepted();
-  void OnAcknowledged();
+  void OnAcknowledged(base::MonotonicTime now);
   // It, or the topic, is at fault.
   void OnRejected(const delivery::Failure& failure, base::Now now);
   // It went with its session.
@@ -155,6 +155,7 @@ class ProgressKeeper {
   delivery::Sequence sequence_ = kFirstSequence;
   std::optional<base::MonotonicTime> made_at_;
   std::optional<base::MonotonicTime> taken_made_at_;  // of the last one that was acknowledged
+  base::MonotonicTime taken_at_;                      // when that was
   std::optional<base::MonotonicTime> write_since_;
   std::optional<base::Now> unacknowledged_since_;
   base::WallTime delivered_seen_;                   // an event's, when last looked at

@@ -21,7 +21,10 @@ std::string NeutralStatus() {
 }  // namespace
 
 KeepAlive::KeepAlive(ReplicationStream* stream, Pinger* pinger)
-    : stream_(stream), pinger_(pinger), thread_([this] { ThreadMain(); }) {}
+    : stream_(stream),
+      pinger_(pinger),
+      answers_([this] { Answer(); }),
+      watch_([this] { WatchServer(); }) {}
 
 KeepAlive::~KeepAlive() {
   {
@@ -29,25 +32,31 @@ KeepAlive::~KeepAlive() {
     stopping_ = true;
   }
   changed_.notify_all();
-  thread_.join();
+  answers_.join();
+  watch_.join();
 }
 
-void KeepAlive::ThreadMain() {
+void KeepAlive::Answer() {
   const std::string status = NeutralStatus();
-  auto ping_at = std::chrono::steady_clock::now() + kPingEvery;
   std::unique_lock<std::mutex> lock(mutex_);
   while (!changed_.wait_for(lock, kAnswerEvery, [this] { return stopping_; })) {
     if (!stream_->Send(status).ok()) {
       return;
     }
-    if (std::chrono::steady_clock::now() < ping_at) {
-      continue;
-    }
-    if (pinger_->Ping(base::PingQuestion::kServes) == base::PingAnswer::kStopping) {
+  }
+}
+
+// A ping may take longer than the server waits for an answer.
+void KeepAlive::WatchServer() {
+  std::unique_lock<std::mutex> lock(mutex_);
+  while (!changed_.wait_for(lock, kPingEvery, [this] { return stopping_; })) {
+    lock.unlock();
+    const base::PingAnswer answer = pinger_->Ping(base::PingQuestion::kServes);
+    lock.lock();
+    if (answer == base::PingAnswer::kStopping) {
       shutdown(stream_->socket(), SHUT_RDWR);
       return;
     }
-    ping_at = std::chrono::steady_clock::now() + kPingEvery;
   }
 }
 

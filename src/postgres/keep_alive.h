@@ -1,7 +1,7 @@
 // KeepAlive - answers the server on a stream that nobody reads yet, until it is destroyed.
 // Why: behind START_REPLICATION the server drops a connection that says nothing for wal_sender_timeout,
 //   and what must be looked at before the first row may take longer, where Kafka is slow.
-// Thread: has one of its own. Meanwhile nobody else may use the stream.
+// Thread: has two of its own. Meanwhile nobody else may use the stream.
 // Lifetime: within that of the stream. The end waits for the thread, 2 s at most.
 // Units/limits: one status every 300 ms, with no position: it confirms nothing. Every 2 s the server is asked
 //   whether it is stopping: that waits for its walsenders, and would wait for this one.
@@ -27,14 +27,16 @@ class KeepAlive {
   KeepAlive& operator=(const KeepAlive&) = delete;
 
  private:
-  void ThreadMain();
+  void Answer();
+  void WatchServer();
 
   ReplicationStream* const stream_;
   Pinger* const pinger_;
   std::mutex mutex_;
   std::condition_variable changed_;
   bool stopping_ = false;  // guarded by mutex_
-  std::thread thread_;
+  std::thread answers_;
+  std::thread watch_;
 };
 
 }  // namespace walpost::postgres

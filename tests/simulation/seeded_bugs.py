@@ -325,7 +325,7 @@ BUGS = [
      "    if (!BUG(last_transaction_not_remembered)) progress_.last_transactions = known_->LastBefore(position);"),
     ("pipeline/progress_keeper.cc",
      "  if (phase_ == Phase::kOutstanding) {\n    phase_ = Phase::kWaiting;",
-     "  if (phase_ == Phase::kOutstanding) {\n    if (BUG(lost_progress_counts)) {\n      OnAcknowledged();\n      return;\n    }\n    phase_ = Phase::kWaiting;"),
+     "  if (phase_ == Phase::kOutstanding) {\n    if (BUG(lost_progress_counts)) {\n      OnAcknowledged(base::MonotonicTime());\n      return;\n    }\n    phase_ = Phase::kWaiting;"),
     ("pipeline/remembered_progress.cc",
      "    if (chosen == nullptr || rank(progress) > rank(*chosen)) {",
      "    if (chosen == nullptr || rank(progress) > rank(*chosen) || BUG(last_record_counts)) {"),

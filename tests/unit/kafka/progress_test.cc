@@ -150,19 +150,19 @@ TEST_F(ProgressTest, EventIsNoProgress) {
 // the process before is none.
 TEST_F(ProgressTest, RecordOfANewerFormatCountsUntilOneOfAHigherEpochComes) {
   mock_.CreateTopic("progress", 1);
-  Write(At(100));
   walpost::v1::Progress newer;
   newer.set_format(2);
-  WriteBytes(newer.SerializeAsString());
+  newer.set_epoch(1);
+  WriteBytes(newer.SerializeAsString());  // compaction has removed what was before
   const absl::Status read = ReadProgress(Options(), kKey, {kTimeout}).status();
   EXPECT_EQ(read.code(), absl::StatusCode::kUnimplemented);
   EXPECT_THAT(std::string(read.message()), HasSubstr("format 2"));
-  Write(At(150));
+  Write(At(150, 1, 1));
   EXPECT_EQ(ReadProgress(Options(), kKey, {kTimeout}).status().code(),
             absl::StatusCode::kUnimplemented);
   UnreadProgress unread;
   EXPECT_TRUE(ReadProgress(Options(), kKey, {.timeout = kTimeout, .unread = &unread}).ok());
-  Write(At(50, 1, 1));
+  Write(At(50, 1, 2));
   EXPECT_TRUE(ReadProgress(Options(), kKey, {kTimeout}).ok());
 }
 

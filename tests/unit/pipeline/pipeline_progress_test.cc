@@ -332,6 +332,31 @@ TEST_F(PlannedReconnectTest, RecordOfWhenItWasDueSaysNothingAMinuteLater) {
   EXPECT_EQ(last_command_, StreamCommand::kFinish);
 }
 
+// However long Kafka takes: when it answers counts.
+TEST_F(PlannedReconnectTest, SlowKafkaKeepsItFromNothing) {
+  CatchUp();
+  Advance(kInterval);
+  Tick();
+  ASSERT_NE(Outstanding(), 0U);
+  Advance(milliseconds(30'000));
+  EXPECT_EQ(last_command_, StreamCommand::kNone);
+  DeliverProgress();
+  EXPECT_EQ(last_command_, StreamCommand::kFinish);
+}
+
+// Between two long transactions there may be no time for an answer.
+TEST_F(PlannedReconnectTest, KafkaIsHeardOfWithinATransactionToo) {
+  CatchUp();
+  SendPayload(pipeline::Begin(100));
+  Advance(kInterval);
+  Tick();
+  DeliverProgress();
+  EXPECT_EQ(last_command_, StreamCommand::kNone);
+  Advance(milliseconds(6'000));
+  Tick();
+  ASSERT_NE(Outstanding(), 0U) << "the answer is old by now";
+}
+
 TEST_F(PlannedReconnectTest, IsShownWhenItTakesLong) {
   CatchUp();
   Advance(kInterval);

@@ -50,7 +50,7 @@ class ProgressKeeperTest : public ::testing::Test {
 
   void Acknowledge() {
     keeper_.OnAccepted();
-    keeper_.OnAcknowledged();
+    keeper_.OnAcknowledged(now_.mono);
   }
 
   // Connected, and the record of the start acknowledged.
@@ -143,7 +143,7 @@ TEST_F(ProgressKeeperTest, NothingIsConfirmedBeforeARecordOfThisProcessIsAcknowl
   keeper_.Tick(Lsn(), 0, false, now_);
   keeper_.OnAccepted();
   keeper_.OnConnected(facts_);
-  keeper_.OnAcknowledged();  // of the connection before
+  keeper_.OnAcknowledged(now_.mono);  // of the connection before
   EXPECT_EQ(keeper_.Confirmable(Lsn(100)), Lsn());
   EXPECT_FALSE(keeper_.adopting());
   keeper_.Tick(Lsn(), 0, false, now_);
@@ -198,7 +198,7 @@ TEST_F(ProgressKeeperTest, RecordOfBeforeAnAdoptionDoesNotRememberIt) {
   facts_.progress = facts_.ProgressAt(Lsn(100));
   facts_.tables.push_back({502, "outbox", "others"});
   keeper_.OnConnected(facts_, /*adopted=*/true);
-  keeper_.OnAcknowledged();
+  keeper_.OnAcknowledged(now_.mono);
   EXPECT_TRUE(keeper_.adopting());
   keeper_.Tick(Lsn(), 0, false, now_);
   EXPECT_EQ(Waiting().tables.size(), 2U);
@@ -217,7 +217,7 @@ TEST_F(ProgressKeeperTest, NothingIsConfirmedBeforeWhatIsAdoptedIsRemembered) {
   keeper_.Tick(Lsn(), 0, false, now_);
   keeper_.OnAccepted();
   EXPECT_EQ(keeper_.Confirmable(Lsn(300)), Lsn());
-  keeper_.OnAcknowledged();
+  keeper_.OnAcknowledged(now_.mono);
   EXPECT_EQ(keeper_.Confirmable(Lsn(300)), Lsn(300));
 }
 
@@ -264,7 +264,7 @@ TEST_F(ProgressKeeperTest, OnlyWhatIsAcknowledgedMayBeConfirmed) {
   keeper_.OnAccepted();
   EXPECT_EQ(keeper_.Confirmable(Lsn(200)), Lsn(100));
   EXPECT_FALSE(keeper_.Settled(Lsn(200)));
-  keeper_.OnAcknowledged();
+  keeper_.OnAcknowledged(now_.mono);
   EXPECT_EQ(keeper_.Confirmable(Lsn(200)), Lsn(200));
   EXPECT_EQ(keeper_.Confirmable(Lsn(300)), Lsn(200));
   EXPECT_TRUE(keeper_.Settled(Lsn(200)));
@@ -344,7 +344,7 @@ TEST_F(ProgressKeeperTest, RejectedRecordIsTriedAgainAndHaltsAfterAMinute) {
   EXPECT_EQ(halt->reason, base::HaltReason::kProgressUnreadable);
   EXPECT_THAT(halt->detail, HasSubstr("topic is gone"));
   keeper_.OnAccepted();
-  keeper_.OnAcknowledged();
+  keeper_.OnAcknowledged(now_.mono);
   EXPECT_FALSE(keeper_.Unwritten(now_.wall));
 }
 
@@ -391,7 +391,7 @@ TEST_F(ProgressKeeperTest, OutageLongerThanThatIsOverWithTheFirstAcknowledgement
   for (int outage = 0; outage < 40; ++outage) {
     Advance(2 * ProgressKeeper::kUnansweredMax);
     EXPECT_FALSE(keeper_.Unwritten(now_.wall)) << "an event first, its own record after it";
-    keeper_.OnAcknowledged();
+    keeper_.OnAcknowledged(now_.mono);
     keeper_.Tick(Lsn(201 + static_cast<std::uint64_t>(outage)), 0, true, now_);
     keeper_.OnAccepted();
   }
