@@ -27,8 +27,9 @@ constexpr std::chrono::milliseconds kNextBrokerForLookUp{1'000};
 // For an answer that decides about an event. A broker that is busy gets more time than where another answer
 // will do.
 constexpr std::chrono::milliseconds kNextBrokerForDecision{3'000};
-// For the first answer to a new client, which takes up to eight round trips, with TLS and a login.
-constexpr std::chrono::milliseconds kFirstAnswerTimeout{6'000};
+// For the first answer to a new client, which takes up to eight round trips, with TLS and a login. Below
+// Dispatcher::kReportWaitMin: a rejection that is asked about is waited for so long at first.
+constexpr std::chrono::milliseconds kFirstAnswerTimeout{4'000};
 constexpr int kAnswerTimeoutMs = static_cast<int>(kAnswerTimeout.count());
 
 void AskAboutTopic(rd_kafka_t* producer, bool describe, TopicQuestion* question) {
