@@ -94,7 +94,7 @@ std::optional<bool> IsTooLarge(const envelope::Record& record, const TopicLimits
                                bool compressed);
 
 // Whether these limits take the record that a broker rejected. Then one of the two may be old: either may be
-// what walpost heard of last. What the producer compresses may be larger then by a few bytes.
+// what walpost heard of last. The size is that before compression.
 bool Contradict(const TopicLimits& limits, delivery::FailureKind rejection,
                 const envelope::Record& record);
 

@@ -2,7 +2,7 @@
 // Why: behind START_REPLICATION the server drops a connection that says nothing for wal_sender_timeout,
 //   and what must be looked at before the first row may take longer, where Kafka is slow.
 // Thread: has two of its own. Meanwhile nobody else may use the stream.
-// Lifetime: within that of the stream. The end waits for the thread, 2 s at most.
+// Lifetime: within that of the stream. The end waits for both threads: a ping may take 2 s.
 // Units/limits: one status every 300 ms, with no position: it confirms nothing. Every 2 s the server is asked
 //   whether it is stopping: that waits for its walsenders, and would wait for this one.
 // Errors: a stream that is lost is answered no more; whoever reads it next sees why. That of a server that

@@ -28,9 +28,9 @@ inline constexpr std::chrono::milliseconds kDenyingMax{15'000};
 // What a process knows of the attempts before. Used by one attempt at a time.
 struct GuardHistory {
   std::chrono::milliseconds read_within = kReadProgressWithin;
-  std::optional<std::chrono::steady_clock::time_point>
-      denied_at;                         // the last time; none = not any more
-  std::chrono::milliseconds denying{0};  // until then
+  // The last denial; none = Kafka has answered otherwise since.
+  std::optional<std::chrono::steady_clock::time_point> denied_at;
+  std::chrono::milliseconds denying{0};  // for how long until then
 };
 
 // `known` is what this process knows to be acknowledged. While the slot is not above it, it counts for more
