@@ -45,10 +45,9 @@ bool AreLastTransactions(const v1::Progress& message) {
 }
 
 bool IsPlausible(const v1::Progress& message) {
-  return message.epoch() <= base::Progress::kEpochMax && message.timeline() != 0 &&
-         message.system_identifier() != 0 && IsTime(message.recorded_at()) &&
-         IsTime(message.passed_at()) && AreTimes(message.fingerprint()) &&
-         AreLastTransactions(message);
+  return message.timeline() != 0 && message.system_identifier() != 0 &&
+         IsTime(message.recorded_at()) && IsTime(message.passed_at()) &&
+         AreTimes(message.fingerprint()) && AreLastTransactions(message);
 }
 
 void SetTime(base::WallTime time, google::protobuf::Timestamp* to) {
@@ -171,6 +170,10 @@ absl::StatusOr<base::Progress> DecodeProgress(std::string_view value) {
   if (message.format() == 0) {
     return absl::DataLossError("a record says no format: it is not a walpost.v1.Progress message");
   }
+  if (message.epoch() > base::Progress::kEpochMax) {
+    return absl::DataLossError(
+        absl::StrFormat("a record says what no walpost writes: epoch %u", message.epoch()));
+  }
   if (message.format() != kFormat) {
     return absl::UnimplementedError(
         absl::StrFormat("a record has format %u, this walpost reads format %u: it was written by a "
@@ -179,8 +182,7 @@ absl::StatusOr<base::Progress> DecodeProgress(std::string_view value) {
   }
   if (!IsPlausible(message)) {
     return absl::DataLossError(
-        "a record says what no walpost writes: an epoch, a position, a timeline or a time that "
-        "cannot be");
+        "a record says what no walpost writes: a position, a timeline or a time that cannot be");
   }
   base::Progress progress;
   progress.epoch = message.epoch();

@@ -145,6 +145,10 @@ absl::Status BulkWriter::LookUp(const std::string& topic, Target* target) {
     const auto limits = ReadTopicLimits(client_.get(), topic, std::min(patience_, kLimitsTimeout));
     target->described = limits.ok();
     target->limits = limits.ok() ? *limits : target->limits;
+    if (absl::IsPermissionDenied(limits.status())) {
+      target->limits = {};
+    }
+    target->limits.unanswered |= !limits.ok() && !absl::IsPermissionDenied(limits.status());
     target->describe_from =
         steady_clock::now() + (limits.ok() ? milliseconds(0) : kDescribeAgainAfter);
   }
@@ -388,7 +392,7 @@ bool BulkWriter::MayBeOld(const rd_kafka_message_t& message, const Answer& answe
                           const Target& target) const {
   std::vector<envelope::RecordHeader> headers;
   return absl::IsPermissionDenied(answer.status) ||
-         Contradict(target.limits, answer.kind, RecordIn(message, &headers));
+         Contradict(target.limits, answer.kind, RecordIn(message, &headers), compressed_);
 }
 
 // A long time without such a rejection begins the time anew.

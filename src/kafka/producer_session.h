@@ -172,8 +172,8 @@ class ProducerSession {
   std::optional<delivery::SubmitResult> CheckLimits(const envelope::Record& record,
                                                     TopicState* topic);
   bool DateNeedsLimits(const envelope::Record& record, const TopicState& topic) const;
-  bool IsBelieved(const TopicState& topic);
-  bool HasStood(const TopicState& topic);
+  bool IsBelieved(delivery::FailureKind kind, const TopicState& topic);
+  bool HasStood(TopicMemory::RejectedFor what, const TopicState& topic);
   bool MayPass(const delivery::Failure& failure, const envelope::Record& record,
                const TopicState& topic);
   delivery::SubmitResult TooLargeForProducer(const envelope::Record& record,

@@ -163,9 +163,10 @@ bool ProducerSession::TakeAnswer(const TopicQuestion& found, TopicState* topic) 
   topic->leaders = found.leaders;
   TakeLimits(found, topic);
   const TopicAnswer answer = AnswerOf(topic->partition_count, topic->limits);
-  if (const auto said = memory_->rejecting.find(topic->name);
-      said != memory_->rejecting.end() && said->second.answer != answer) {
-    memory_->rejecting.erase(said);  // also when this one rejects nothing
+  if (const auto said = memory_->rejecting.find(topic->name); said != memory_->rejecting.end()) {
+    std::erase_if(said->second, [&](const auto& one) {
+      return one.second.answer != answer;  // also when this one rejects nothing
+    });
   }
   const auto rejected = memory_->rejected_times.find(topic->name);
   topic->dated_now = rejected != memory_->rejected_times.end() &&
@@ -210,6 +211,7 @@ void ProducerSession::TakeLimits(const TopicQuestion& found, TopicState* topic) 
   topic->limits_read_at = now_.mono;
   if (!found.limits.ok()) {
     topic->limits = {};
+    topic->limits.unanswered = !absl::IsPermissionDenied(found.limits.status());
     if (found.limits.status().code() == absl::StatusCode::kDeadlineExceeded) {
       memory_->describe_from = now_.mono + kDescribeAgainAfter;
     }
@@ -246,35 +248,35 @@ std::optional<SubmitResult> ProducerSession::CheckLimits(const envelope::Record&
   if (!lacks_key && !IsTooLarge(record, limits, compressed_).value_or(false)) {
     return DateNeedsLimits(record, *topic) ? std::optional(LookUpFirst(topic)) : std::nullopt;
   }
-  if (!IsBelieved(*topic)) {
+  const FailureKind kind = lacks_key ? FailureKind::kRecordInvalid : FailureKind::kRecordTooLarge;
+  if (!IsBelieved(kind, *topic)) {
     return LookUpFirst(topic);  // they may have been changed meanwhile
   }
   if (lacks_key) {
     return SubmitResult::Rejected(
-        FailureKind::kRecordInvalid,
-        absl::StrFormat("topic '%s' is compacted, and Kafka takes no record without a "
-                        "key for it (INVALID_RECORD): change its cleanup.policy, or give "
-                        "the row a key",
-                        topic->name));
+        kind, absl::StrFormat("topic '%s' is compacted, and Kafka takes no record without a "
+                              "key for it (INVALID_RECORD): change its cleanup.policy, or give "
+                              "the row a key",
+                              topic->name));
   }
   return SubmitResult::Rejected(
-      FailureKind::kRecordTooLarge,
-      absl::StrFormat("the record of %d bytes is larger than topic '%s' takes: raise its "
-                      "max.message.bytes, which is %d",
-                      BatchBytesOf(record), topic->name, *limits.message_bytes_max));
+      kind, absl::StrFormat("the record of %d bytes is larger than topic '%s' takes: raise its "
+                            "max.message.bytes, which is %d",
+                            BatchBytesOf(record), topic->name, *limits.message_bytes_max));
 }
 
 // Whether what was looked up may reject a record: just now, and by every look-up of some time, since one
 // broker learns of a change later than another. What was said before counts while it is asked for. Where it
 // rejected a record not long ago, a shorter time does: a writer must not hold the topic again and again.
-bool ProducerSession::IsBelieved(const TopicState& topic) {
-  return HasStood(topic) && now_.mono < topic.limits_read_at + kLimitsKept;
+bool ProducerSession::IsBelieved(FailureKind kind, const TopicState& topic) {
+  return HasStood({kind, /*by_broker=*/false}, topic) &&
+         now_.mono < topic.limits_read_at + kLimitsKept;
 }
 
 // That a record of the topic is rejected.
-bool ProducerSession::HasStood(const TopicState& topic) {
+bool ProducerSession::HasStood(TopicMemory::RejectedFor what, const TopicState& topic) {
   const std::chrono::milliseconds wait = options_.unknown_topic_wait;
-  const auto [found, added] = memory_->rejecting.try_emplace(topic.name);
+  const auto [found, added] = memory_->rejecting[topic.name].try_emplace(what);
   TopicMemory::Rejecting& said = found->second;
   const TopicAnswer answer = AnswerOf(topic.partition_count, topic.limits);
   if (added || said.answer != answer) {
@@ -289,7 +291,8 @@ bool ProducerSession::HasStood(const TopicState& topic) {
 }
 
 // Whether it may be that the broker has not heard of a change. A record that is packed by its broker or by the
-// producer may grow beyond the limit; that is believed when it has stood as long as what is looked up.
+// producer has a size that nobody knows. What walpost cannot know is believed when it has stood as long as what
+// is looked up.
 bool ProducerSession::MayPass(const delivery::Failure& failure, const envelope::Record& record,
                               const TopicState& topic) {
   if (failure.kind == FailureKind::kTopicNotAuthorized) {
@@ -298,12 +301,13 @@ bool ProducerSession::MayPass(const delivery::Failure& failure, const envelope::
   // Those that were read last, where nobody has answered since.
   const auto read = memory_->read_limits.find(topic.name);
   const TopicLimits& limits = read != memory_->read_limits.end() ? read->second : topic.limits;
-  if (!Contradict(limits, failure.kind, record)) {
+  if (!Contradict(limits, failure.kind, record, compressed_)) {
     return false;
   }
-  const bool may_grow =
+  const bool unknown_size =
       failure.kind == FailureKind::kRecordTooLarge && (limits.recompresses || compressed_);
-  return !may_grow || !HasStood(topic);
+  return !(unknown_size || limits.unanswered) ||
+         !HasStood({failure.kind, /*by_broker=*/true}, topic);
 }
 
 // It was away, or its offsets begin anew.

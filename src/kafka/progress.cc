@@ -65,24 +65,22 @@ void Take(const rd_kafka_message_t& message, const ProgressKey& progress_key, Pr
   const std::string_view value(static_cast<const char*>(message.payload), message.len);
   absl::StatusOr<Progress> progress = envelope::DecodeProgress(value);
   if (progress.ok()) {
-    if (found->newer_epoch && progress->epoch > *found->newer_epoch) {
-      found->newer_epoch.reset();  // not by one of an earlier connection that has landed late
-    }
     Keep(*std::move(progress), &found->kept);
     return;
   }
+  UnreadProgress& unread = found->unread;
   if (absl::IsUnimplemented(progress.status())) {
-    found->newer_epoch = std::max(found->newer_epoch.value_or(0), envelope::EpochOf(value));
+    unread.newer_epoch = std::max(unread.newer_epoch.value_or(0), envelope::EpochOf(value));
   }
-  ++found->unread.count;
-  found->unread.detail = absl::StrFormat("topic '%s', offset %d: %s", progress_key.topic,
-                                         message.offset, std::string(progress.status().message()));
+  ++unread.count;
+  unread.detail = absl::StrFormat("topic '%s', offset %d: %s", progress_key.topic, message.offset,
+                                  std::string(progress.status().message()));
 }
 
 absl::StatusOr<std::vector<Progress>> Judge(ProgressRead found, UnreadProgress* unread) {
   if (unread != nullptr) {
     *unread = std::move(found.unread);
-  } else if (found.newer_epoch) {
+  } else if (found.unread.Overrules(found.kept)) {
     return absl::UnimplementedError(found.unread.detail);
   } else if (found.kept.empty() && found.unread.count > 0) {
     return absl::DataLossError(found.unread.detail);
@@ -164,6 +162,11 @@ absl::StatusOr<std::vector<Progress>> ReadOnce(const KafkaOptions& options,
 }
 
 }  // namespace
+
+// Also of the same epoch: it has another one for each connection.
+bool UnreadProgress::Overrules(const std::vector<Progress>& kept) const {
+  return newer_epoch && (kept.empty() || kept.front().epoch <= *newer_epoch);
+}
 
 absl::StatusOr<std::vector<Progress>> ReadProgress(const KafkaOptions& options,
                                                    const ProgressKey& progress_key,

@@ -28,14 +28,17 @@ struct ProgressKey {
 struct UnreadProgress {
   std::uint64_t count = 0;
   std::string detail;  // of the last one
+  // The highest of those of another format.
+  std::optional<std::uint64_t> newer_epoch;
+
+  // A newer walpost may have overruled what can be read.
+  bool Overrules(const std::vector<base::Progress>& kept) const;
 };
 
 // What was read of a topic.
 struct ProgressRead {
   std::vector<base::Progress> kept;
   UnreadProgress unread;
-  // Of a record of another format, while none that can be read has a higher one.
-  std::optional<std::uint64_t> newer_epoch;
   std::int64_t next = 0;  // offset
 };
 
@@ -49,8 +52,8 @@ struct ReadProgressOptions {
 // The pipeline's records up to the end of the topic: of the newest epoch, for each cluster and timeline
 // the highest position, of which the last written counts. What is no progress is passed over: only
 // somebody else wrote it. It is kDataLoss when nothing else is there. It is kUnimplemented when a record of
-// another format is there, and none of a higher epoch behind it: a newer walpost may have overruled the
-// others. With `unread`, for verbs that write a new record, neither is an error.
+// another format is there, and none of a higher epoch: see Overrules. With `unread`, for verbs that write a
+// new record, neither is an error.
 absl::StatusOr<std::vector<base::Progress>> ReadProgress(const KafkaOptions& options,
                                                          const ProgressKey& progress_key,
                                                          const ReadProgressOptions& how);

@@ -241,12 +241,14 @@ std::optional<bool> IsTooLarge(const envelope::Record& record, const TopicLimits
 }
 
 bool Contradict(const TopicLimits& limits, delivery::FailureKind rejection,
-                const envelope::Record& record) {
+                const envelope::Record& record, bool compressed) {
   switch (rejection) {
     case delivery::FailureKind::kRecordTooLarge:
-      return limits.message_bytes_max && BatchBytesOf(record) <= *limits.message_bytes_max;
+      return limits.unanswered ||
+             (limits.message_bytes_max &&
+              (compressed || BatchBytesOf(record) <= *limits.message_bytes_max));
     case delivery::FailureKind::kRecordInvalid:
-      return !record.key && limits.has_cleanup_policy && !limits.compacts;
+      return !record.key && (limits.unanswered || (limits.has_cleanup_policy && !limits.compacts));
     default:
       return false;
   }

@@ -30,6 +30,7 @@ constexpr std::chrono::milliseconds kClockSlack{1'000};
 constexpr std::chrono::milliseconds kUnknownAgeMax{10'000};
 
 struct TopicLimits {
+  bool unanswered = false;  // so they are not known; that is not because a right is missing
   std::optional<std::int64_t> message_bytes_max;  // max.message.bytes; nullopt = not known
   // A record dated further back would be rejected, or deleted before it is read; nullopt = no limit.
   std::optional<std::chrono::milliseconds> age_max = kUnknownAgeMax;
@@ -94,9 +95,10 @@ std::optional<bool> IsTooLarge(const envelope::Record& record, const TopicLimits
                                bool compressed);
 
 // Whether these limits take the record that a broker rejected. Then one of the two may be old: either may be
-// what walpost heard of last. The size is that before compression.
+// what walpost heard of last. They may take a record of any size where the producer compresses, and any record
+// where nobody has answered. Where a right is missing, they contradict nobody: only brokers will ever say it.
 bool Contradict(const TopicLimits& limits, delivery::FailureKind rejection,
-                const envelope::Record& record);
+                const envelope::Record& record, bool compressed);
 
 // The time to produce a record with: its own, unless that would cost the record or its batch.
 // `now` at the epoch = not known.

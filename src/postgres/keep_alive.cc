@@ -29,27 +29,31 @@ KeepAlive::KeepAlive(ReplicationStream* stream, Pinger* pinger)
 KeepAlive::~KeepAlive() {
   {
     const std::lock_guard<std::mutex> lock(mutex_);
-    stopping_ = true;
+    stopping_watch_ = true;
+  }
+  changed_.notify_all();
+  watch_.join();  // a ping may take longer than the server waits for an answer
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    stopping_answers_ = true;
   }
   changed_.notify_all();
   answers_.join();
-  watch_.join();
 }
 
 void KeepAlive::Answer() {
   const std::string status = NeutralStatus();
   std::unique_lock<std::mutex> lock(mutex_);
-  while (!changed_.wait_for(lock, kAnswerEvery, [this] { return stopping_; })) {
+  while (!changed_.wait_for(lock, kAnswerEvery, [this] { return stopping_answers_; })) {
     if (!stream_->Send(status).ok()) {
       return;
     }
   }
 }
 
-// A ping may take longer than the server waits for an answer.
 void KeepAlive::WatchServer() {
   std::unique_lock<std::mutex> lock(mutex_);
-  while (!changed_.wait_for(lock, kPingEvery, [this] { return stopping_; })) {
+  while (!changed_.wait_for(lock, kPingEvery, [this] { return stopping_watch_; })) {
     lock.unlock();
     const base::PingAnswer answer = pinger_->Ping(base::PingQuestion::kServes);
     lock.lock();

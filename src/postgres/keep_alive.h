@@ -34,7 +34,8 @@ class KeepAlive {
   Pinger* const pinger_;
   std::mutex mutex_;
   std::condition_variable changed_;
-  bool stopping_ = false;  // guarded by mutex_
+  bool stopping_watch_ = false;    // guarded by mutex_
+  bool stopping_answers_ = false;  // guarded by mutex_
   std::thread answers_;
   std::thread watch_;
 };

@@ -35,10 +35,14 @@ StreamEnd Passing(const std::string& detail) {
   return end;
 }
 
+StreamEnd NotReadableYet(const absl::Status& status) {
+  return Passing("remembered progress cannot be read yet: " + std::string(status.message()));
+}
+
 StreamEnd Unreadable(const absl::Status& status, const std::string& topic) {
   const std::string message(status.message());
   if (absl::IsUnavailable(status)) {
-    return Passing("remembered progress cannot be read yet: " + message);
+    return NotReadableYet(status);
   }
   const char* advice = "see docs/runbook.md, progress_unreadable";
   if (absl::IsNotFound(status)) {
@@ -71,15 +75,15 @@ class Question {
   std::optional<StreamEnd> Ask(SourceFacts* facts) {
     absl::StatusOr<std::vector<Progress>> records = Read();
     const bool suffices = pipeline::Suffices(known_, *facts);
-    const bool lost = absl::IsNotFound(records.status()) || absl::IsDataLoss(records.status());
+    const absl::Status& status = records.status();
+    const bool lost = absl::IsNotFound(status) || absl::IsDataLoss(status) ||
+                      (absl::IsUnimplemented(status) && !IsOverruled());
     if (suffices && (lost || (records.ok() && !pipeline::DecidedSince(*known_, *records)))) {
       records = std::vector<Progress>{*known_};
     }
     if (!records.ok()) {
-      return suffices && MayPass(records.status())
-                 ? Passing("remembered progress cannot be read yet: " +
-                           std::string(records.status().message()))
-                 : Unreadable(records.status(), progress_key_.topic);
+      return suffices && MayPass(status) ? NotReadableYet(status)
+                                         : Unreadable(status, progress_key_.topic);
     }
     history_->denied_at.reset();
     history_->denying = milliseconds(0);
@@ -95,6 +99,9 @@ class Question {
   }
 
  private:
+  // By a newer walpost.
+  bool IsOverruled() const { return !known_ || read_.unread.Overrules({*known_}); }
+
   // Asked again, only what is new.
   absl::StatusOr<std::vector<Progress>> Read() {
     const bool again = std::exchange(asked_, true);

@@ -19,8 +19,8 @@ FORGED_EPOCH = 1 << 50  # above each of walpost's, which are milliseconds
 
 def progress(p, **fields):
     """A record of walpost.v1.Progress that says more than is so."""
-    message = servers.load_proto("progress").Progress(format=1, system_identifier=int(p.execute(
-        "SELECT system_identifier FROM pg_control_system()")[0][0]), timeline=1, end_lsn=p.wal_position() + (1 << 40), **fields)
+    message = servers.load_proto("progress").Progress(**{"format": 1, **fields}, system_identifier=int(p.execute(
+        "SELECT system_identifier FROM pg_control_system()")[0][0]), timeline=1, end_lsn=p.wal_position() + (1 << 40))
     message.recorded_at.GetCurrentTime()
     return message.SerializeToString()
 
@@ -337,14 +337,26 @@ def test_progress_that_somebody_else_wrote_neither_counts_nor_stands_in_the_way(
     p.insert(11, 15)
     p.wait_confirmed()
 
+    # One of a newer walpost halts. The decision overrules it, also where the newer one's server had a clock that was ahead.
+    p.walpost.stop()
+    write(topic, progress(p, format=2, epoch=(1 << 64) - 1))  # no walpost's
+    write(topic, progress(p, format=2, epoch=FORGED_EPOCH))
+    p.walpost.start(wait="halted")
+    assert p.walpost.status()["halt"]["reason"] == "progress_unreadable"
+    assert p.walpost.verb("check", check=False).returncode != 0
+    p.walpost.verb("slot", "advance", "--yes")
+    p.walpost.signal(1)
+    p.insert(16, 20)
+    p.wait_confirmed()
+
     # One that is ahead of the server is not believed either.
     p.walpost.stop()
-    write(topic, progress(p, epoch=FORGED_EPOCH))
+    write(topic, progress(p, epoch=2 * FORGED_EPOCH))
     p.walpost.start(wait="halted")
     assert p.walpost.status()["halt"]["reason"] == "timeline_changed"
     p.walpost.verb("slot", "advance", "--yes")
     p.walpost.signal(1)
-    p.insert(16, 20)
+    p.insert(21, 25)
     p.wait_confirmed()
     p.judge()
 

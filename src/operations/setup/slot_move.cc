@@ -168,7 +168,8 @@ class Mover {
                        dead_letters->CountWritten());
       progress.dead_letters = written.rows;
     }
-    progress.epoch = decided ? progress.epoch : 0;
+    const std::uint64_t after_newer = base::NextEpoch(unread_.newer_epoch.value_or(0), now);
+    progress.epoch = decided ? std::max(progress.epoch, after_newer) : 0;
     progress.recorded_at =
         std::chrono::time_point_cast<std::chrono::microseconds>(std::chrono::system_clock::now());
     if (!envelope::DecodeProgress(envelope::EncodeProgress(progress)).ok()) {

@@ -186,7 +186,8 @@ class KafkaCheck {
           "%u record(s) cannot be read: somebody else writes there, %s: see docs/runbook.md, "
           "progress_unreadable",
           unread.count, unread.detail);
-      records->empty() ? found_.Fail(name, what) : found_.Warn(name, what);
+      const bool halts = records->empty() || unread.Overrules(*records);
+      halts ? found_.Fail(name, what) : found_.Warn(name, what);
     }
     const bool forgets = topic.settings && topic.settings->deletes;
     if (forgets) {

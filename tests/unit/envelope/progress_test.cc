@@ -98,7 +98,7 @@ TEST(ProgressTest, WhatNoWalpostWritesIsRejected) {
     good.add_later_transactions()->set_commit_lsn(lsn);
   }
   EXPECT_TRUE(DecodeProgress(good.SerializeAsString()).ok());
-  std::vector<v1::Progress> bad(14, good);
+  std::vector<v1::Progress> bad(15, good);
   bad[0].set_epoch(std::numeric_limits<std::uint64_t>::max());
   bad[1].set_timeline(0);
   bad[2].set_system_identifier(0);
@@ -114,6 +114,8 @@ TEST(ProgressTest, WhatNoWalpostWritesIsRejected) {
   bad[11].mutable_last_transaction()->set_commit_lsn(501);
   bad[12].mutable_later_transactions(3)->set_commit_lsn(103);
   bad[13].add_later_transactions()->set_commit_lsn(300);
+  bad[14].set_format(2);
+  bad[14].set_epoch(base::Progress::kEpochMax + 1);
   for (const v1::Progress& each : bad) {
     EXPECT_EQ(DecodeProgress(each.SerializeAsString()).status().code(), absl::StatusCode::kDataLoss)
         << each.ShortDebugString();

@@ -47,6 +47,13 @@ class ProgressTest : public ::testing::Test {
     ASSERT_TRUE(written.ok()) << written;
   }
 
+  static std::string OfANewerFormat(std::uint64_t epoch) {
+    walpost::v1::Progress newer;
+    newer.set_format(2);
+    newer.set_epoch(epoch);
+    return newer.SerializeAsString();
+  }
+
   // A record with the pipeline's key that need not be progress.
   void WriteBytes(std::string_view value, std::span<const envelope::RecordHeader> headers = {}) {
     envelope::Record record;
@@ -150,10 +157,7 @@ TEST_F(ProgressTest, EventIsNoProgress) {
 // the process before is none.
 TEST_F(ProgressTest, RecordOfANewerFormatCountsUntilOneOfAHigherEpochComes) {
   mock_.CreateTopic("progress", 1);
-  walpost::v1::Progress newer;
-  newer.set_format(2);
-  newer.set_epoch(1);
-  WriteBytes(newer.SerializeAsString());  // compaction has removed what was before
+  WriteBytes(OfANewerFormat(1));  // compaction has removed what was before
   const absl::Status read = ReadProgress(Options(), kKey, {kTimeout}).status();
   EXPECT_EQ(read.code(), absl::StatusCode::kUnimplemented);
   EXPECT_THAT(std::string(read.message()), HasSubstr("format 2"));
@@ -161,9 +165,24 @@ TEST_F(ProgressTest, RecordOfANewerFormatCountsUntilOneOfAHigherEpochComes) {
   EXPECT_EQ(ReadProgress(Options(), kKey, {kTimeout}).status().code(),
             absl::StatusCode::kUnimplemented);
   UnreadProgress unread;
-  EXPECT_TRUE(ReadProgress(Options(), kKey, {.timeout = kTimeout, .unread = &unread}).ok());
+  const auto kept = ReadProgress(Options(), kKey, {.timeout = kTimeout, .unread = &unread});
+  ASSERT_TRUE(kept.ok());
+  EXPECT_TRUE(unread.Overrules(*kept));
   Write(At(50, 1, 2));
   EXPECT_TRUE(ReadProgress(Options(), kKey, {kTimeout}).ok());
+}
+
+TEST_F(ProgressTest, LateRecordOfANewerFormatDoesNotOverruleAHigherEpoch) {
+  mock_.CreateTopic("progress", 1);
+  Write(At(50, 1, 2));
+  WriteBytes(OfANewerFormat(1));
+  UnreadProgress unread;
+  const auto kept = ReadProgress(Options(), kKey, {.timeout = kTimeout, .unread = &unread});
+  ASSERT_TRUE(kept.ok());
+  EXPECT_FALSE(unread.Overrules(*kept));
+  const auto records = ReadProgress(Options(), kKey, {kTimeout});
+  ASSERT_TRUE(records.ok()) << records.status();
+  EXPECT_EQ(records->front().epoch, 2U);
 }
 
 TEST_F(ProgressTest, TopicOfSeveralPartitionsIsRejected) {

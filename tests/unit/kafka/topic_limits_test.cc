@@ -65,23 +65,42 @@ TEST(ContradictTest, LimitsThatTakeARecordContradictABrokerThatCallsItTooLarge) 
   envelope::Record record;
   record.key = "key";
   const TopicLimits fits = LimitsOf({{"max.message.bytes", "100"}});
-  EXPECT_TRUE(Contradict(fits, FailureKind::kRecordTooLarge, record));
-  EXPECT_FALSE(Contradict({}, FailureKind::kRecordTooLarge, record)) << "not known";
-  EXPECT_FALSE(
-      Contradict(LimitsOf({{"max.message.bytes", "50"}}), FailureKind::kRecordTooLarge, record));
-  EXPECT_FALSE(Contradict(fits, FailureKind::kRecordInvalid, record));
+  EXPECT_TRUE(Contradict(fits, FailureKind::kRecordTooLarge, record, false));
+  EXPECT_FALSE(Contradict({}, FailureKind::kRecordTooLarge, record, false)) << "not known";
+  EXPECT_FALSE(Contradict(LimitsOf({{"max.message.bytes", "50"}}), FailureKind::kRecordTooLarge,
+                          record, false));
+  EXPECT_FALSE(Contradict(fits, FailureKind::kRecordInvalid, record, false));
+}
+
+TEST(ContradictTest, RecordOfAnySizeMayFitWhereTheProducerCompresses) {
+  envelope::Record record;
+  record.key = "key";
+  const TopicLimits small = LimitsOf({{"max.message.bytes", "50"}});
+  EXPECT_TRUE(Contradict(small, FailureKind::kRecordTooLarge, record, true));
+  EXPECT_FALSE(Contradict({}, FailureKind::kRecordTooLarge, record, true)) << "not known";
 }
 
 TEST(ContradictTest, TopicThatIsNotCompactedContradictsABrokerThatWantsAKey) {
   envelope::Record record;
   const TopicLimits deletes = LimitsOf({{"cleanup.policy", "delete"}});
-  EXPECT_TRUE(Contradict(deletes, FailureKind::kRecordInvalid, record));
-  EXPECT_FALSE(
-      Contradict(LimitsOf({{"cleanup.policy", "compact"}}), FailureKind::kRecordInvalid, record));
-  EXPECT_FALSE(Contradict({}, FailureKind::kRecordInvalid, record)) << "not known";
+  EXPECT_TRUE(Contradict(deletes, FailureKind::kRecordInvalid, record, false));
+  EXPECT_FALSE(Contradict(LimitsOf({{"cleanup.policy", "compact"}}), FailureKind::kRecordInvalid,
+                          record, false));
+  EXPECT_FALSE(Contradict({}, FailureKind::kRecordInvalid, record, false)) << "not known";
   record.key = std::string_view();
-  EXPECT_FALSE(Contradict(deletes, FailureKind::kRecordInvalid, record))
+  EXPECT_FALSE(Contradict(deletes, FailureKind::kRecordInvalid, record, false))
       << "it is not about the key";
+}
+
+TEST(ContradictTest, NobodyHasAnsweredSoTheBrokerMayNotHaveHeardOfAChange) {
+  TopicLimits unanswered;
+  unanswered.unanswered = true;
+  envelope::Record record;
+  EXPECT_TRUE(Contradict(unanswered, FailureKind::kRecordTooLarge, record, false));
+  EXPECT_TRUE(Contradict(unanswered, FailureKind::kRecordInvalid, record, false));
+  EXPECT_FALSE(Contradict(unanswered, FailureKind::kTopicInvalid, record, false));
+  record.key = "key";
+  EXPECT_FALSE(Contradict(unanswered, FailureKind::kRecordInvalid, record, false));
 }
 
 TEST(LacksKeyTest, OnlyACompactedTopicNeedsAKey) {

@@ -44,6 +44,13 @@ class GuardTest : public ::testing::Test {
             .ok());
   }
 
+  static std::string OfANewerFormat(std::uint64_t epoch) {
+    v1::Progress newer;
+    newer.set_format(2);
+    newer.set_epoch(epoch);
+    return newer.SerializeAsString();
+  }
+
   // A record with the pipeline's key that need not be progress.
   void WriteBytes(const std::string& value) {
     envelope::Record record;
@@ -173,10 +180,19 @@ TEST_F(GuardTest, SlowKafkaGetsMoreTimeForEachAttempt) {
 TEST_F(GuardTest, RecordOfANewerFormatIsNotPassedOver) {
   mock_.CreateTopic("progress", 1);
   Write(At(0x400));
-  v1::Progress newer;
-  newer.set_format(2);
-  WriteBytes(newer.SerializeAsString());
+  WriteBytes(OfANewerFormat(0));
   ExpectHalt(Ask(At(0x400)), HaltReason::kProgressUnreadable, "newer");
+}
+
+// Compaction has removed the record of this process.
+TEST_F(GuardTest, LateRecordOfANewerFormatDoesNotOverruleWhatThisProcessKnows) {
+  mock_.CreateTopic("progress", 1);
+  WriteBytes(OfANewerFormat(4));
+  Progress known = At(0x400);
+  known.epoch = 5;
+  EXPECT_FALSE(Ask(known));
+  ASSERT_TRUE(facts_.progress);
+  EXPECT_EQ(facts_.progress->epoch, 5U);
 }
 
 TEST_F(GuardTest, TopicThatIsGoneIsKnownStill) {
