@@ -145,10 +145,10 @@ absl::Status BulkWriter::LookUp(const std::string& topic, Target* target) {
     const auto limits = ReadTopicLimits(client_.get(), topic, std::min(patience_, kLimitsTimeout));
     target->described = limits.ok();
     target->limits = limits.ok() ? *limits : target->limits;
-    if (absl::IsPermissionDenied(limits.status())) {
-      target->limits = {};
-    }
-    target->limits.unanswered |= !limits.ok() && !absl::IsPermissionDenied(limits.status());
+    // One broker may not have heard of a right that there was before.
+    const bool known = target->limits.message_bytes_max || target->limits.has_cleanup_policy;
+    target->limits.unanswered |=
+        !limits.ok() && (known || !absl::IsPermissionDenied(limits.status()));
     target->describe_from =
         steady_clock::now() + (limits.ok() ? milliseconds(0) : kDescribeAgainAfter);
   }
@@ -166,22 +166,22 @@ absl::Status BulkWriter::LookUp(const std::string& topic, Target* target) {
 BulkWriter::Answer BulkWriter::Check(const envelope::Record& record, const Target& target) const {
   const std::string topic(record.topic);
   if (!target.takes_nothing.empty()) {
-    return {Rejected(topic, target.takes_nothing), FailureKind::kTopicUnknown};
+    return {Rejected(topic, target.takes_nothing), {FailureKind::kTopicUnknown}};
   }
   if (record.partition >= target.partitions) {
     return {Rejected(topic, absl::StrFormat("it asks for partition %d, and there are %d",
                                             record.partition, target.partitions)),
-            FailureKind::kPartitionUnknown};
+            {FailureKind::kPartitionUnknown}};
   }
   const TopicLimits limits = target.described ? target.limits : TopicLimits();
   if (LacksKey(record, limits)) {
     return {Rejected(topic, "it has no key, and the topic is compacted (INVALID_RECORD)"),
-            FailureKind::kRecordInvalid};
+            {FailureKind::kRecordInvalid}};
   }
   if (IsTooLarge(record, limits, compressed_).value_or(false)) {
     return {Rejected(topic, absl::StrFormat("it has %d bytes, and max.message.bytes is %d",
                                             BatchBytesOf(record), *limits.message_bytes_max)),
-            FailureKind::kRecordTooLarge};
+            {FailureKind::kRecordTooLarge}};
   }
   return {};
 }
@@ -192,7 +192,7 @@ absl::StatusOr<BulkWriter::Answer> BulkWriter::CheckForLong(const envelope::Reco
   Answer answer = Check(record, *target);
   bool may_pass = true;
   while (!answer.status.ok() && target->takes_nothing.empty() && may_pass) {
-    may_pass = MayPass(answer.kind, target);
+    may_pass = MayPass(answer.what, target);
     if (!may_pass && steady_clock::now() < target->looked_at + kLookKept) {
       break;
     }
@@ -201,12 +201,12 @@ absl::StatusOr<BulkWriter::Answer> BulkWriter::CheckForLong(const envelope::Reco
     poll(nullptr, 0, may_pass ? static_cast<int>(kLookAgainAfter.count()) : 0);
     RETURN_IF_ERROR(LookUp(std::string(record.topic), target));
     waited_ += steady_clock::now() - began;
-    const FailureKind kind = answer.kind;
+    const RejectedFor before = answer.what;
     answer = Check(record, *target);
-    if (answer.kind != kind) {
-      may_pass = may_pass || !target->doubts.contains(answer.kind);  // it has a wait of its own
+    if (answer.what != before) {
+      may_pass = may_pass || !target->doubts.contains(answer.what);  // it has a wait of its own
       if (waited_ < kWaitsMax * options_.unknown_topic_wait) {
-        target->doubts.erase(kind);
+        target->doubts.erase(before);
       }
     }
   }
@@ -360,22 +360,24 @@ absl::Status BulkWriter::WriteAlone() {
   return MakeClient();
 }
 
+// A broker that has not heard of a change may reject what the topic takes.
 absl::Status BulkWriter::WriteOne(const rd_kafka_message_t& message) {
   const std::string topic = rd_kafka_topic_name(message.rkt);
   Target& target = targets_[topic];
-  std::optional<FailureKind> rejected;
+  std::optional<RejectedFor> rejected;
   while (target.takes_nothing.empty()) {
-    const Answer answer = WriteOnce(message);
+    const Answer answer = WriteOnce(message, target.limits);
     if (rejected && answer.status.ok()) {
       target.doubts.erase(*rejected);  // it passed: the next rejection has a wait of its own
     }
-    rejected = answer.kind;
-    if (MayBeOld(message, answer, target) && MayPass(answer.kind, &target)) {
+    rejected = answer.what;
+    const bool may_not = absl::IsPermissionDenied(answer.status);
+    const bool may_be_old = may_not || answer.what.belief != Belief::kRight;
+    if (may_be_old && MayPass(answer.what, &target)) {
       poll(nullptr, 0, static_cast<int>(kTryAgainAfter.count()));
       waited_ += kTryAgainAfter;
       continue;
     }
-    const bool may_not = absl::IsPermissionDenied(answer.status);
     if (may_not || absl::IsInvalidArgument(answer.status)) {
       RETURN_IF_ERROR(CheckLeaders(topic, &target));
     }
@@ -387,19 +389,11 @@ absl::Status BulkWriter::WriteOne(const rd_kafka_message_t& message) {
   return Rejected(topic, target.takes_nothing);
 }
 
-// A broker that has not heard of a change rejects what the topic takes.
-bool BulkWriter::MayBeOld(const rd_kafka_message_t& message, const Answer& answer,
-                          const Target& target) const {
-  std::vector<envelope::RecordHeader> headers;
-  return absl::IsPermissionDenied(answer.status) ||
-         Contradict(target.limits, answer.kind, RecordIn(message, &headers), compressed_);
-}
-
 // A long time without such a rejection begins the time anew.
-bool BulkWriter::MayPass(FailureKind kind, Target* target) const {
+bool BulkWriter::MayPass(const RejectedFor& what, Target* target) const {
   const auto now = steady_clock::now();
   const milliseconds wait = options_.unknown_topic_wait;
-  Doubt& doubt = target->doubts.try_emplace(kind, Doubt{now, now, {}}).first->second;
+  Doubt& doubt = target->doubts.try_emplace(what, Doubt{now, now, {}}).first->second;
   if (now >= doubt.said_at + std::max(kDoubtKept, wait)) {
     doubt.since = now;
   }
@@ -438,7 +432,8 @@ absl::Status BulkWriter::CheckLeaders(const std::string& topic, Target* target) 
       topic));
 }
 
-BulkWriter::Answer BulkWriter::WriteOnce(const rd_kafka_message_t& message) {
+BulkWriter::Answer BulkWriter::WriteOnce(const rd_kafka_message_t& message,
+                                         const TopicLimits& limits) {
   std::vector<envelope::RecordHeader> headers;
   const envelope::Record record = RecordIn(message, &headers);
   rd_kafka_headers_t* copy = MakeHeaders(headers);
@@ -446,9 +441,12 @@ BulkWriter::Answer BulkWriter::WriteOnce(const rd_kafka_message_t& message) {
                                             message.partition, record.key, record.value, copy, 0);
   if (error != RD_KAFKA_RESP_ERR_NO_ERROR) {
     rd_kafka_headers_destroy(copy);
-    return {TopicStatus(rd_kafka_topic_name(message.rkt), error), Classify(error)};
+    return {TopicStatus(rd_kafka_topic_name(message.rkt), error), {Classify(error)}};
   }
-  return AwaitAnswer();
+  Answer answer = AwaitAnswer();
+  answer.what.by_broker = true;
+  answer.what.belief = Believe(answer.what.kind, record, limits, compressed_);
+  return answer;
 }
 
 BulkWriter::Answer BulkWriter::AwaitAnswer() {
@@ -466,7 +464,7 @@ BulkWriter::Answer BulkWriter::AwaitAnswer() {
       return {IsAboutRecords(report->err) && !IsAboutRight(report->err)
                   ? Rejected(topic, rd_kafka_err2str(report->err))
                   : TopicStatus(topic, report->err),
-              Classify(report->err)};
+              {Classify(report->err)}};
     }
   }
   return {NothingAcknowledged()};

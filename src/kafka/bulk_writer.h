@@ -86,12 +86,12 @@ class BulkWriter {
     std::chrono::steady_clock::time_point looked_at;
     std::chrono::steady_clock::time_point describe_from;
     std::optional<std::chrono::steady_clock::time_point> leaders_agreed_at;
-    std::map<delivery::FailureKind, Doubt> doubts;
+    std::map<RejectedFor, Doubt> doubts;
   };
 
   struct Answer {
     absl::Status status;
-    delivery::FailureKind kind = delivery::FailureKind::kNone;
+    RejectedFor what = {};
   };
 
   absl::StatusOr<Target*> TargetOf(const std::string& topic);
@@ -111,11 +111,9 @@ class BulkWriter {
   absl::Status WriteAlone();
   // Of it one message, until Kafka says what becomes of it; and as often as a change may come late.
   absl::Status WriteOne(const rd_kafka_message_t& message);
-  bool MayBeOld(const rd_kafka_message_t& message, const Answer& answer,
-                const Target& target) const;
-  bool MayPass(delivery::FailureKind kind, Target* target) const;
+  bool MayPass(const RejectedFor& what, Target* target) const;
   absl::Status CheckLeaders(const std::string& topic, Target* target) const;
-  Answer WriteOnce(const rd_kafka_message_t& message);
+  Answer WriteOnce(const rd_kafka_message_t& message, const TopicLimits& limits);
   Answer AwaitAnswer();
   absl::Status NothingAcknowledged() const;
 

@@ -172,10 +172,9 @@ class ProducerSession {
   std::optional<delivery::SubmitResult> CheckLimits(const envelope::Record& record,
                                                     TopicState* topic);
   bool DateNeedsLimits(const envelope::Record& record, const TopicState& topic) const;
-  bool IsBelieved(delivery::FailureKind kind, const TopicState& topic);
-  bool HasStood(TopicMemory::RejectedFor what, const TopicState& topic);
-  bool MayPass(const delivery::Failure& failure, const envelope::Record& record,
-               const TopicState& topic);
+  bool IsBelieved(const TopicState& topic);
+  Belief BeliefIn(delivery::FailureKind rejection, const envelope::Record& record,
+                  const TopicState& topic) const;
   delivery::SubmitResult TooLargeForProducer(const envelope::Record& record,
                                              const TopicState& topic);
   std::int64_t TimestampFor(const envelope::Record& record, const TopicState& topic) const;

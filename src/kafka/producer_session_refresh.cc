@@ -178,7 +178,10 @@ void ProducerSession::HoldRejection(delivery::Sequence sequence, delivery::Failu
                                     const rd_kafka_message_t& message) {
   const auto& topic = *static_cast<const TopicState*>(rd_kafka_topic_opaque(message.rkt));
   std::vector<envelope::RecordHeader> headers;
-  failure.must_last = MayPass(failure, RecordIn(message, &headers), topic);
+  const Belief belief = BeliefIn(failure.kind, RecordIn(message, &headers), topic);
+  failure.must_last =
+      failure.kind == delivery::FailureKind::kTopicNotAuthorized || belief != Belief::kRight;
+  failure.may_be_right = belief == Belief::kMayBeRight;
   failed_ = true;
   ++outstanding_;
   held_.Hold({sequence, std::move(failure), topic.name, topic.leaders});

@@ -163,10 +163,9 @@ bool ProducerSession::TakeAnswer(const TopicQuestion& found, TopicState* topic) 
   topic->leaders = found.leaders;
   TakeLimits(found, topic);
   const TopicAnswer answer = AnswerOf(topic->partition_count, topic->limits);
-  if (const auto said = memory_->rejecting.find(topic->name); said != memory_->rejecting.end()) {
-    std::erase_if(said->second, [&](const auto& one) {
-      return one.second.answer != answer;  // also when this one rejects nothing
-    });
+  if (const auto said = memory_->rejecting.find(topic->name);
+      said != memory_->rejecting.end() && said->second.answer != answer) {
+    memory_->rejecting.erase(said);  // also when this one rejects nothing
   }
   const auto rejected = memory_->rejected_times.find(topic->name);
   topic->dated_now = rejected != memory_->rejected_times.end() &&
@@ -211,12 +210,11 @@ void ProducerSession::TakeLimits(const TopicQuestion& found, TopicState* topic) 
   topic->limits_read_at = now_.mono;
   if (!found.limits.ok()) {
     topic->limits = {};
-    topic->limits.unanswered = !absl::IsPermissionDenied(found.limits.status());
+    // One broker may not have heard of a right that there was before.
+    topic->limits.unanswered = !absl::IsPermissionDenied(found.limits.status()) ||
+                               memory_->read_limits.contains(topic->name);
     if (found.limits.status().code() == absl::StatusCode::kDeadlineExceeded) {
       memory_->describe_from = now_.mono + kDescribeAgainAfter;
-    }
-    if (absl::IsPermissionDenied(found.limits.status())) {
-      memory_->read_limits.erase(topic->name);
     }
     if (memory_->reported_unlimited.insert(topic->name).second) {
       (*notify_)({KafkaNotice::Severity::kWarning, LogEvent::kKafkaTopicLimitsUnknown,
@@ -248,35 +246,30 @@ std::optional<SubmitResult> ProducerSession::CheckLimits(const envelope::Record&
   if (!lacks_key && !IsTooLarge(record, limits, compressed_).value_or(false)) {
     return DateNeedsLimits(record, *topic) ? std::optional(LookUpFirst(topic)) : std::nullopt;
   }
-  const FailureKind kind = lacks_key ? FailureKind::kRecordInvalid : FailureKind::kRecordTooLarge;
-  if (!IsBelieved(kind, *topic)) {
+  if (!IsBelieved(*topic)) {
     return LookUpFirst(topic);  // they may have been changed meanwhile
   }
   if (lacks_key) {
     return SubmitResult::Rejected(
-        kind, absl::StrFormat("topic '%s' is compacted, and Kafka takes no record without a "
-                              "key for it (INVALID_RECORD): change its cleanup.policy, or give "
-                              "the row a key",
-                              topic->name));
+        FailureKind::kRecordInvalid,
+        absl::StrFormat("topic '%s' is compacted, and Kafka takes no record without a "
+                        "key for it (INVALID_RECORD): change its cleanup.policy, or give "
+                        "the row a key",
+                        topic->name));
   }
   return SubmitResult::Rejected(
-      kind, absl::StrFormat("the record of %d bytes is larger than topic '%s' takes: raise its "
-                            "max.message.bytes, which is %d",
-                            BatchBytesOf(record), topic->name, *limits.message_bytes_max));
+      FailureKind::kRecordTooLarge,
+      absl::StrFormat("the record of %d bytes is larger than topic '%s' takes: raise its "
+                      "max.message.bytes, which is %d",
+                      BatchBytesOf(record), topic->name, *limits.message_bytes_max));
 }
 
 // Whether what was looked up may reject a record: just now, and by every look-up of some time, since one
 // broker learns of a change later than another. What was said before counts while it is asked for. Where it
 // rejected a record not long ago, a shorter time does: a writer must not hold the topic again and again.
-bool ProducerSession::IsBelieved(FailureKind kind, const TopicState& topic) {
-  return HasStood({kind, /*by_broker=*/false}, topic) &&
-         now_.mono < topic.limits_read_at + kLimitsKept;
-}
-
-// That a record of the topic is rejected.
-bool ProducerSession::HasStood(TopicMemory::RejectedFor what, const TopicState& topic) {
+bool ProducerSession::IsBelieved(const TopicState& topic) {
   const std::chrono::milliseconds wait = options_.unknown_topic_wait;
-  const auto [found, added] = memory_->rejecting[topic.name].try_emplace(what);
+  const auto [found, added] = memory_->rejecting.try_emplace(topic.name);
   TopicMemory::Rejecting& said = found->second;
   const TopicAnswer answer = AnswerOf(topic.partition_count, topic.limits);
   if (added || said.answer != answer) {
@@ -287,27 +280,16 @@ bool ProducerSession::HasStood(TopicMemory::RejectedFor what, const TopicState& 
     said.since = now_.mono + (rejected ? std::min(wait, kRejectedAgainAfter) : wait) - wait;
   }
   said.asked_at = now_.mono;
-  return now_.mono >= said.since + wait;
+  return now_.mono >= said.since + wait && now_.mono < topic.limits_read_at + kLimitsKept;
 }
 
-// Whether it may be that the broker has not heard of a change. A record that is packed by its broker or by the
-// producer has a size that nobody knows. What walpost cannot know is believed when it has stood as long as what
-// is looked up.
-bool ProducerSession::MayPass(const delivery::Failure& failure, const envelope::Record& record,
-                              const TopicState& topic) {
-  if (failure.kind == FailureKind::kTopicNotAuthorized) {
-    return true;
-  }
-  // Those that were read last, where nobody has answered since.
+// In a broker that rejected it: by the limits that were read last, also where nobody has answered since.
+Belief ProducerSession::BeliefIn(FailureKind rejection, const envelope::Record& record,
+                                 const TopicState& topic) const {
   const auto read = memory_->read_limits.find(topic.name);
-  const TopicLimits& limits = read != memory_->read_limits.end() ? read->second : topic.limits;
-  if (!Contradict(limits, failure.kind, record, compressed_)) {
-    return false;
-  }
-  const bool unknown_size =
-      failure.kind == FailureKind::kRecordTooLarge && (limits.recompresses || compressed_);
-  return !(unknown_size || limits.unanswered) ||
-         !HasStood({failure.kind, /*by_broker=*/true}, topic);
+  TopicLimits limits = read != memory_->read_limits.end() ? read->second : topic.limits;
+  limits.unanswered = topic.limits.unanswered;
+  return Believe(rejection, record, limits, compressed_);
 }
 
 // It was away, or its offsets begin anew.

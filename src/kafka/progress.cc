@@ -69,10 +69,13 @@ void Take(const rd_kafka_message_t& message, const ProgressKey& progress_key, Pr
     return;
   }
   UnreadProgress& unread = found->unread;
-  if (absl::IsUnimplemented(progress.status())) {
-    unread.newer_epoch = std::max(unread.newer_epoch.value_or(0), envelope::EpochOf(value));
-  }
   ++unread.count;
+  if (absl::IsUnimplemented(progress.status()) &&
+      envelope::EpochOf(value) >= unread.newer_epoch.value_or(0)) {
+    unread.newer_epoch = envelope::EpochOf(value);
+  } else if (unread.newer_epoch) {
+    return;
+  }
   unread.detail = absl::StrFormat("topic '%s', offset %d: %s", progress_key.topic, message.offset,
                                   std::string(progress.status().message()));
 }

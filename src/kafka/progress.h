@@ -27,7 +27,7 @@ struct ProgressKey {
 // Records with the pipeline's key that cannot be read.
 struct UnreadProgress {
   std::uint64_t count = 0;
-  std::string detail;  // of the last one
+  std::string detail;  // of the one with that epoch, else of the last one
   // The highest of those of another format.
   std::optional<std::uint64_t> newer_epoch;
 

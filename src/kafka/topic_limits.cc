@@ -68,11 +68,11 @@ absl::StatusOr<T> Describe(rd_kafka_t* client, rd_kafka_ResourceType_t type,
   if (event == nullptr) {
     return absl::DeadlineExceededError(absl::StrFormat("no answer within %d ms", timeout_ms));
   }
-  const rd_kafka_resp_err_t error = rd_kafka_event_error(event.get());
-  if (error == RD_KAFKA_RESP_ERR__TIMED_OUT) {
+  const rd_kafka_resp_err_t failed = rd_kafka_event_error(event.get());
+  if (failed == RD_KAFKA_RESP_ERR__TIMED_OUT) {
     return absl::DeadlineExceededError(rd_kafka_event_error_string(event.get()));
   }
-  if (error != RD_KAFKA_RESP_ERR_NO_ERROR) {
+  if (failed != RD_KAFKA_RESP_ERR_NO_ERROR) {
     return absl::UnavailableError(rd_kafka_event_error_string(event.get()));
   }
   std::size_t count = 0;
@@ -81,10 +81,13 @@ absl::StatusOr<T> Describe(rd_kafka_t* client, rd_kafka_ResourceType_t type,
   if (count != 1) {
     return absl::InternalError("an answer about something else");
   }
-  if (rd_kafka_ConfigResource_error(found[0]) != RD_KAFKA_RESP_ERR_NO_ERROR) {
-    const char* why = rd_kafka_ConfigResource_error_string(found[0]);
-    return absl::PermissionDeniedError(
-        why != nullptr ? why : rd_kafka_err2str(rd_kafka_ConfigResource_error(found[0])));
+  const rd_kafka_resp_err_t error = rd_kafka_ConfigResource_error(found[0]);
+  if (error != RD_KAFKA_RESP_ERR_NO_ERROR) {
+    const char* said = rd_kafka_ConfigResource_error_string(found[0]);
+    const std::string why = said != nullptr ? said : rd_kafka_err2str(error);
+    const bool may_not = error == RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED ||
+                         error == RD_KAFKA_RESP_ERR_CLUSTER_AUTHORIZATION_FAILED;
+    return may_not ? absl::PermissionDeniedError(why) : absl::UnavailableError(why);
   }
   return use(EntriesOf(found[0]));
 }
@@ -240,18 +243,23 @@ std::optional<bool> IsTooLarge(const envelope::Record& record, const TopicLimits
   return BatchBytesOf(record) > *limits.message_bytes_max;
 }
 
-bool Contradict(const TopicLimits& limits, delivery::FailureKind rejection,
-                const envelope::Record& record, bool compressed) {
-  switch (rejection) {
-    case delivery::FailureKind::kRecordTooLarge:
-      return limits.unanswered ||
-             (limits.message_bytes_max &&
-              (compressed || BatchBytesOf(record) <= *limits.message_bytes_max));
-    case delivery::FailureKind::kRecordInvalid:
-      return !record.key && (limits.unanswered || (limits.has_cleanup_policy && !limits.compacts));
-    default:
-      return false;
+Belief Believe(delivery::FailureKind rejection, const envelope::Record& record,
+               const TopicLimits& limits, bool compressed) {
+  const bool size = rejection == delivery::FailureKind::kRecordTooLarge;
+  const bool key = rejection == delivery::FailureKind::kRecordInvalid && !record.key;
+  if ((size || key) && limits.unanswered) {
+    return Belief::kMayBeRight;
   }
+  if (key && limits.has_cleanup_policy && !limits.compacts) {
+    return Belief::kContradicted;
+  }
+  if (!size || !limits.message_bytes_max) {
+    return Belief::kRight;
+  }
+  if (IsTooLarge(record, limits, /*compressed=*/false).value_or(false)) {
+    return compressed ? Belief::kMayBeRight : Belief::kRight;
+  }
+  return limits.recompresses ? Belief::kMayBeRight : Belief::kContradicted;
 }
 
 std::int64_t SafeTimestampMs(std::int64_t timestamp_ms, const TopicLimits& limits,

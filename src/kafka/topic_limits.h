@@ -47,6 +47,23 @@ struct TopicLimits {
   std::optional<std::int64_t> min_insync_replicas;
 };
 
+// Whether to believe a broker that rejected a record. It, or what was looked up, may be old.
+enum class Belief {
+  kRight,  // nothing else is known, or ever will be
+  kMayBeRight,  // nobody knows how large the record is when it is packed, or has answered about the limits
+  kContradicted,  // the limits take the record
+};
+
+// What a record of a topic was rejected for. What is said of one record counts for the next one only where all
+// of this is the same: else who writes records that are too large would shorten the time of others.
+struct RejectedFor {
+  delivery::FailureKind kind = delivery::FailureKind::kNone;
+  bool by_broker = false;  // else by what was looked up
+  Belief belief = Belief::kRight;
+
+  auto operator<=>(const RejectedFor&) const = default;
+};
+
 // batch.size of librdkafka, unless the user sets it or a topic takes less.
 constexpr std::int64_t kBatchBytes = 400'000;
 
@@ -94,11 +111,10 @@ bool LacksKey(const envelope::Record& record, const TopicLimits& limits);
 std::optional<bool> IsTooLarge(const envelope::Record& record, const TopicLimits& limits,
                                bool compressed);
 
-// Whether these limits take the record that a broker rejected. Then one of the two may be old: either may be
-// what walpost heard of last. They may take a record of any size where the producer compresses, and any record
-// where nobody has answered. Where a right is missing, they contradict nobody: only brokers will ever say it.
-bool Contradict(const TopicLimits& limits, delivery::FailureKind rejection,
-                const envelope::Record& record, bool compressed);
+// Of a rejection for the size of a record, or for the key that it lacks. Without the right to read the limits
+// only brokers will ever say it, so they are right.
+Belief Believe(delivery::FailureKind rejection, const envelope::Record& record,
+               const TopicLimits& limits, bool compressed);
 
 // The time to produce a record with: its own, unless that would cost the record or its batch.
 // `now` at the epoch = not known.

@@ -11,7 +11,6 @@
 #include <vector>
 
 #include "base/time.h"
-#include "delivery/sink.h"
 #include "kafka/topic_limits.h"
 
 namespace walpost::kafka {
@@ -50,15 +49,7 @@ struct TopicMemory {
     base::MonotonicTime asked_at;
   };
 
-  // Each has a time of its own: a record that one of them is said of must not shorten that of another.
-  struct RejectedFor {
-    delivery::FailureKind kind;
-    bool by_broker;  // else by what was looked up
-
-    auto operator<=>(const RejectedFor&) const = default;
-  };
-
-  std::map<std::string, std::map<RejectedFor, Rejecting>> rejecting;  // by topic
+  std::map<std::string, Rejecting> rejecting;  // by topic
   std::map<std::string, TopicLimits>
       read_limits;  // by topic, where they may be read: the last ones
 

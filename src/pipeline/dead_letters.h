@@ -45,8 +45,7 @@ class DeadLetters {
   // Decisions are looked for so often, while anything is open.
   static constexpr std::chrono::milliseconds kLookEvery{1'000};
   static constexpr std::chrono::milliseconds kAskAgainAfter{2'000};
-  // Longer than a rejection of a topic is kept by the sink.
-  static constexpr std::chrono::milliseconds kRetryRejectedAfter{6'000};
+  static constexpr std::chrono::milliseconds kRetryRejectedAfter{6'000};  // longer than the sink's
   // The line is held for the end of a release when no more rows than these are left of the key.
   static constexpr std::size_t kHeldRowsMax = 10;
   // More waiting to be written stop the line.
@@ -239,7 +238,8 @@ class DeadLetters {
   base::ChunkArena arena_;
   Sending sending_ = Sending::kNone;
   bool needs_answer_ = false;
-  std::optional<base::MonotonicTime> rejected_since_;  // alone
+  std::optional<base::MonotonicTime> rejected_at_;  // alone, the last time
+  std::chrono::milliseconds rejected_for_{0};       // by answers that came one after the other
   bool recalled_ = false;
   delivery::Sequence sequence_ = kFirstSequence;
   envelope::Record record_;

@@ -281,7 +281,8 @@ void DeadLetters::Prepare(const DeadLetter& row, const std::string& topic) {
   ++sequence_;
   sending_ = Sending::kWaiting;
   needs_answer_ = false;
-  rejected_since_.reset();
+  rejected_at_.reset();
+  rejected_for_ = std::chrono::milliseconds(0);
   retry_at_ = base::MonotonicTime();
 }
 
@@ -315,13 +316,18 @@ void DeadLetters::OnRejected(const delivery::Failure& failure, bool alone, base:
   if (!alone) {
     return;
   }
-  const bool first = !rejected_since_;
-  rejected_since_ = rejected_since_.value_or(now.mono);
+  const bool first = !rejected_at_;
+  const auto passed = std::chrono::duration_cast<std::chrono::milliseconds>(
+      now.mono - rejected_at_.value_or(now.mono));
+  rejected_for_ += std::min(passed, kRetryRejectedAfter);
+  rejected_at_ = now.mono;
   const bool leaves = failure.IsAboutTheRecord() && StopsNobody(release_->rows.front());
-  const bool unpark = leaves && !failure.must_last;
-  // Until it is clear whether the message leaves its key: a moment longer than such an answer must last.
-  const bool wait =
-      leaves && !unpark && now.mono < *rejected_since_ + must_last_for_ + 2 * kRetryRejectedAfter;
+  const bool lasted =
+      rejected_for_ >= must_last_for_ || (failure.may_be_right && release_->unparked);
+  const bool by_broker = failure.kind != delivery::FailureKind::kSchemaRejected;
+  const bool unpark = leaves && (!failure.must_last || (by_broker && lasted));
+  // Until it is clear whether the message leaves its key. What a registry cannot say is never clear.
+  const bool wait = leaves && !unpark && !lasted;
   // A second try of each of many messages would take hours.
   if ((!first && !wait) || (unpark && release_->unparked)) {
     Drop();

@@ -19,6 +19,11 @@ base::MonotonicTime TryAgainAt(base::MonotonicTime since, base::MonotonicTime no
                           HeldTopics::kTryAgainMin, HeldTopics::kTryAgainMax);
 }
 
+// When the same answer decides.
+base::MonotonicTime DecidedAt(milliseconds same_for, milliseconds wait, base::MonotonicTime now) {
+  return now + std::max(wait - same_for, milliseconds(0));
+}
+
 }  // namespace
 
 bool HeldTopics::IsOfTopic(FailureKind kind) {
@@ -56,8 +61,7 @@ bool HeldTopics::OnRejected(std::string_view topic, const Failure& failure,
     trouble = Trouble();
     trouble.since = now;
   }
-  trouble.Count(failure.kind, now);
-  trouble.failure = failure;
+  trouble.Count(failure, now);
   const bool decided =
       failure.kind == FailureKind::kTopicInvalid || trouble.same_for >= unknown_wait_;
   if (decided) {
@@ -65,24 +69,24 @@ bool HeldTopics::OnRejected(std::string_view topic, const Failure& failure,
     return true;
   }
   trouble.decided = false;
-  trouble.try_at = held_.size() > kMany
-                       ? DecidedAt(trouble, now)
-                       : std::min(TryAgainAt(trouble.since, now), DecidedAt(trouble, now));
+  const base::MonotonicTime decided_at = DecidedAt(trouble.same_for, unknown_wait_, now);
+  trouble.try_at =
+      held_.size() > kMany ? decided_at : std::min(TryAgainAt(trouble.since, now), decided_at);
   timers_.emplace(trouble.try_at, found->first);
   return false;
 }
 
 // A broker that is away gives no answer. So of the time between two answers at most twice the planned pause
 // counts.
-void HeldTopics::Trouble::Count(FailureKind kind, base::MonotonicTime now) {
+void HeldTopics::Trouble::Count(const Failure& answer, base::MonotonicTime now) {
   const auto counted_max = std::max(2 * (try_at - answered_at), {kTryAgainMin});
   const auto passed =
       attempts == 0
           ? milliseconds(0)
           : std::chrono::duration_cast<milliseconds>(std::min(now - answered_at, counted_max));
   unclear_for += passed;
-  same_for = kind == last_kind ? same_for + passed : milliseconds(0);
-  last_kind = kind;
+  same_for = answer.IsLike(failure) ? same_for + passed : milliseconds(0);
+  failure = answer;
   answered_at = now;
   ++attempts;
 }
@@ -94,9 +98,25 @@ bool HeldTopics::IsOld(const Trouble& trouble, base::MonotonicTime now) const {
   return now >= trouble.answered_at + good_for;
 }
 
-// When the same answer decides.
-base::MonotonicTime HeldTopics::DecidedAt(const Trouble& trouble, base::MonotonicTime now) const {
-  return now + std::max(unknown_wait_ - trouble.same_for, milliseconds(0));
+// In between, the topic may have waited for each other kind.
+milliseconds HeldTopics::WaitFor(const std::string& topic, const Failure& failure,
+                                 base::MonotonicTime now) const {
+  constexpr int kOtherKinds = 2;
+  const auto found = lasted_.find({topic, failure.kind});
+  const bool lasted = failure.may_be_right && found != lasted_.end() &&
+                      now < found->second + kLastedKept + kOtherKinds * unknown_wait_;
+  return lasted ? std::min(unknown_wait_, kLastedWait) : unknown_wait_;
+}
+
+void HeldTopics::NoteLasted(const std::string& topic, const Failure& failure,
+                            base::MonotonicTime now) {
+  if (!failure.may_be_right) {
+    return;
+  }
+  if (lasted_.size() >= kAnswersMax) {
+    lasted_.clear();  // then they wait longer again
+  }
+  lasted_.insert_or_assign({topic, failure.kind}, now);
 }
 
 HeldTopics::Unclear HeldTopics::OnUnclear(std::string_view topic, Sequence sequence,
@@ -105,7 +125,7 @@ HeldTopics::Unclear HeldTopics::OnUnclear(std::string_view topic, Sequence seque
   const auto [found, added] = troubles_.try_emplace(std::string(topic));
   Trouble& trouble = found->second;
   tried_.erase(found->first);
-  const bool same = failure.must_last && failure.kind == trouble.last_kind;
+  const bool same = failure.must_last && failure.IsLike(trouble.failure);
   if (added || !trouble.of_record || IsOld(trouble, now) ||
       (trouble.sequence != sequence && !same)) {
     trouble = Trouble();
@@ -117,17 +137,18 @@ HeldTopics::Unclear HeldTopics::OnUnclear(std::string_view topic, Sequence seque
     trouble.delivered = delivered;
     trouble.unclear_for = milliseconds(0);
   }
-  trouble.Count(failure.kind, now);
-  trouble.failure = failure;
+  trouble.Count(failure, now);
   trouble.try_at = TryAgainAt(trouble.since, now);
+  const milliseconds wait = WaitFor(found->first, failure, now);
   if (failure.must_last) {
-    trouble.try_at = std::min(trouble.try_at, DecidedAt(trouble, now));
+    trouble.try_at = std::min(trouble.try_at, DecidedAt(trouble.same_for, wait, now));
   }
   const bool decided = failure.must_last
-                           ? trouble.same_for >= unknown_wait_
+                           ? trouble.same_for >= wait
                            : trouble.unclear_for >= kUnclearFor && delivered > trouble.delivered;
   if (decided && failure.must_last) {
     NoteDecided(found->first, &trouble);
+    NoteLasted(found->first, failure, now);
   }
   return {trouble.attempts, decided};
 }

@@ -42,6 +42,10 @@ class HeldTopics {
   // When more topics are held, each is asked about at the beginning and at the end only.
   static constexpr std::size_t kMany = 100;
   static constexpr std::size_t kAnswersMax = 1'000;
+  // Where a broker that may be right was believed so long ago, this is enough: a writer must not hold a topic
+  // again and again.
+  static constexpr std::chrono::milliseconds kLastedKept{300'000};
+  static constexpr std::chrono::milliseconds kLastedWait{1'000};
 
   // A broker learns of a new topic, or of a right, later than others. So that there is none is
   // believed when nothing else was said for `unknown_wait`.
@@ -126,11 +130,10 @@ class HeldTopics {
     delivery::Sequence sequence = 0;  // of the record
     std::uint64_t delivered = 0;      // when it began
     std::uint32_t attempts = 0;
-    delivery::FailureKind last_kind = delivery::FailureKind::kNone;
-    std::chrono::milliseconds same_for{0};     // nothing but `last_kind` was answered
+    std::chrono::milliseconds same_for{0};     // nothing but its like was answered
     std::chrono::milliseconds unclear_for{0};  // nothing else was
 
-    void Count(delivery::FailureKind kind, base::MonotonicTime now);
+    void Count(const delivery::Failure& answer, base::MonotonicTime now);
   };
 
   struct Queue {
@@ -143,7 +146,10 @@ class HeldTopics {
 
   void MakeDue(std::string_view topic);
   bool IsOld(const Trouble& trouble, base::MonotonicTime now) const;
-  base::MonotonicTime DecidedAt(const Trouble& trouble, base::MonotonicTime now) const;
+  std::chrono::milliseconds WaitFor(const std::string& topic, const delivery::Failure& failure,
+                                    base::MonotonicTime now) const;
+  void NoteLasted(const std::string& topic, const delivery::Failure& failure,
+                  base::MonotonicTime now);
   void NoteDecided(const std::string& topic, Trouble* trouble);
   void ForgetRejection(std::string_view topic);
   void BoundAnswers(const std::string& newest);
@@ -151,6 +157,8 @@ class HeldTopics {
   const std::chrono::milliseconds unknown_wait_;
   ByTopic<Trouble> troubles_;
   ByTopic<Queue> held_;
+  // When a broker that may be right was believed.
+  std::map<std::pair<std::string, delivery::FailureKind>, base::MonotonicTime> lasted_;
   std::set<std::string, std::less<>> tried_;  // unclear ones of which the sink has a record
   std::set<std::string, std::less<>> pending_;
   std::deque<std::string> due_;

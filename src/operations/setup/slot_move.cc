@@ -12,7 +12,6 @@
 #include "base/source_facts.h"
 #include "base/status.h"
 #include "envelope/position.h"
-#include "envelope/progress.h"
 #include "kafka/progress.h"
 #include "kafka/topics.h"
 #include "operations/deadletters/skipped_note.h"
@@ -145,6 +144,17 @@ class Mover {
 
   bool remembers_nothing() const { return !newest_ && unread_.count == 0; }
 
+  // For a decision: so that nothing is changed before it.
+  absl::Status CheckRoom() const {
+    const std::uint64_t newest = newest_ ? newest_->epoch : 0;
+    return std::max(newest, unread_.newer_epoch.value_or(0)) < Progress::kEpochMax
+               ? absl::OkStatus()
+               : absl::FailedPreconditionError(
+                     "the newest record of the progress topic leaves no room for a decision after "
+                     "it: walpost did not write it; take another delivery.progress_topic, and see "
+                     "to it that nobody else may write there (docs/security.md)");
+  }
+
   // From here on streaming begins at `position` and at nothing else.
   absl::Status Decide(Lsn position) { return Remember(position, /*decided=*/true); }
 
@@ -172,12 +182,7 @@ class Mover {
     progress.epoch = decided ? std::max(progress.epoch, after_newer) : 0;
     progress.recorded_at =
         std::chrono::time_point_cast<std::chrono::microseconds>(std::chrono::system_clock::now());
-    if (!envelope::DecodeProgress(envelope::EncodeProgress(progress)).ok()) {
-      return absl::FailedPreconditionError(
-          "the newest record of the progress topic leaves no room for a decision after it: walpost "
-          "did not write it; take another delivery.progress_topic, and see to it that nobody else "
-          "may write there (docs/security.md)");
-    }
+    RETURN_IF_ERROR(CheckRoom());
     return kafka::WriteProgress(options_.kafka, {options_.progress_topic, options_.name}, progress,
                                 options_.kafka_timeout);
   }
@@ -282,6 +287,7 @@ absl::StatusOr<Outcome> TryAdvance(const InitOptions& options, const std::string
   RETURN_IF_ERROR(mover.Look(/*slot_may_be_lost=*/false));
   Lsn position = mover.facts().confirmed_flush_lsn;
   const Lsn before = position;
+  RETURN_IF_ERROR(mover.CheckRoom());
   std::string text = mover.Describe();
   std::string skipped;
   Lsn target;
@@ -401,6 +407,7 @@ absl::StatusOr<bool> RecordGapAndDropSlot(const PipelineRecord& record, const Ga
 absl::StatusOr<Outcome> TryRecreate(const RecreateOptions& options, bool confirmed) {
   Mover mover(options.init);
   RETURN_IF_ERROR(mover.Look(/*slot_may_be_lost=*/true));
+  RETURN_IF_ERROR(mover.CheckRoom());
   const postgres::ConnectOptions& source = options.init.source;
   ASSIGN_OR_RETURN(SqlConnection connection,
                    SqlConnection::Connect(source.conninfo, source.application_name));

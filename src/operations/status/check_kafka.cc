@@ -189,6 +189,12 @@ class KafkaCheck {
       const bool halts = records->empty() || unread.Overrules(*records);
       halts ? found_.Fail(name, what) : found_.Warn(name, what);
     }
+    if (!records->empty() && records->front().epoch >= base::Progress::kEpochMax) {
+      found_.Fail(name,
+                  "a record has the highest epoch there is, which leaves no room for a decision "
+                  "after it: walpost did not write it; take another delivery.progress_topic");
+      return;
+    }
     const bool forgets = topic.settings && topic.settings->deletes;
     if (forgets) {
       found_.Warn(

@@ -61,46 +61,48 @@ TEST(IsTooLargeTest, OnlyWhatIsSentAsItIsIsMeasured) {
   EXPECT_EQ(IsTooLarge(record, TopicLimits(), false), std::nullopt);
 }
 
-TEST(ContradictTest, LimitsThatTakeARecordContradictABrokerThatCallsItTooLarge) {
+Belief TooLarge(const TopicLimits& limits, bool compressed = false) {
   envelope::Record record;
   record.key = "key";
-  const TopicLimits fits = LimitsOf({{"max.message.bytes", "100"}});
-  EXPECT_TRUE(Contradict(fits, FailureKind::kRecordTooLarge, record, false));
-  EXPECT_FALSE(Contradict({}, FailureKind::kRecordTooLarge, record, false)) << "not known";
-  EXPECT_FALSE(Contradict(LimitsOf({{"max.message.bytes", "50"}}), FailureKind::kRecordTooLarge,
-                          record, false));
-  EXPECT_FALSE(Contradict(fits, FailureKind::kRecordInvalid, record, false));
+  return Believe(FailureKind::kRecordTooLarge, record, limits, compressed);
 }
 
-TEST(ContradictTest, RecordOfAnySizeMayFitWhereTheProducerCompresses) {
-  envelope::Record record;
-  record.key = "key";
-  const TopicLimits small = LimitsOf({{"max.message.bytes", "50"}});
-  EXPECT_TRUE(Contradict(small, FailureKind::kRecordTooLarge, record, true));
-  EXPECT_FALSE(Contradict({}, FailureKind::kRecordTooLarge, record, true)) << "not known";
+TEST(BelieveTest, BrokerIsRightAboutASizeUnlessTheLimitTakesTheRecord) {
+  EXPECT_EQ(TooLarge(LimitsOf({{"max.message.bytes", "50"}})), Belief::kRight);
+  EXPECT_EQ(TooLarge({}), Belief::kRight) << "the right to read it is missing";
+  EXPECT_EQ(TooLarge(LimitsOf({{"max.message.bytes", "100"}})), Belief::kContradicted);
 }
 
-TEST(ContradictTest, TopicThatIsNotCompactedContradictsABrokerThatWantsAKey) {
-  envelope::Record record;
-  const TopicLimits deletes = LimitsOf({{"cleanup.policy", "delete"}});
-  EXPECT_TRUE(Contradict(deletes, FailureKind::kRecordInvalid, record, false));
-  EXPECT_FALSE(Contradict(LimitsOf({{"cleanup.policy", "compact"}}), FailureKind::kRecordInvalid,
-                          record, false));
-  EXPECT_FALSE(Contradict({}, FailureKind::kRecordInvalid, record, false)) << "not known";
-  record.key = std::string_view();
-  EXPECT_FALSE(Contradict(deletes, FailureKind::kRecordInvalid, record, false))
-      << "it is not about the key";
+TEST(BelieveTest, SizeOfWhatIsPackedIsNotKnown) {
+  EXPECT_EQ(TooLarge(LimitsOf({{"max.message.bytes", "50"}}), true), Belief::kMayBeRight);
+  EXPECT_EQ(TooLarge(LimitsOf({{"max.message.bytes", "100"}}), true), Belief::kContradicted)
+      << "packing makes nothing larger";
+  EXPECT_EQ(TooLarge(LimitsOf({{"max.message.bytes", "100"}, {"compression.type", "gzip"}})),
+            Belief::kMayBeRight);
 }
 
-TEST(ContradictTest, NobodyHasAnsweredSoTheBrokerMayNotHaveHeardOfAChange) {
-  TopicLimits unanswered;
+TEST(BelieveTest, NobodyHasAnsweredSoTheBrokerMayBeRight) {
+  TopicLimits unanswered = LimitsOf({{"max.message.bytes", "50"}, {"cleanup.policy", "compact"}});
   unanswered.unanswered = true;
+  EXPECT_EQ(TooLarge(unanswered), Belief::kMayBeRight);
   envelope::Record record;
-  EXPECT_TRUE(Contradict(unanswered, FailureKind::kRecordTooLarge, record, false));
-  EXPECT_TRUE(Contradict(unanswered, FailureKind::kRecordInvalid, record, false));
-  EXPECT_FALSE(Contradict(unanswered, FailureKind::kTopicInvalid, record, false));
+  EXPECT_EQ(Believe(FailureKind::kRecordInvalid, record, unanswered, false), Belief::kMayBeRight);
+  EXPECT_EQ(Believe(FailureKind::kTopicInvalid, record, unanswered, false), Belief::kRight);
   record.key = "key";
-  EXPECT_FALSE(Contradict(unanswered, FailureKind::kRecordInvalid, record, false));
+  EXPECT_EQ(Believe(FailureKind::kRecordInvalid, record, unanswered, false), Belief::kRight);
+}
+
+TEST(BelieveTest, TopicThatIsNotCompactedContradictsABrokerThatWantsAKey) {
+  envelope::Record record;
+  const auto believe = [&](const TopicLimits& limits) {
+    return Believe(FailureKind::kRecordInvalid, record, limits, false);
+  };
+  const TopicLimits deletes = LimitsOf({{"cleanup.policy", "delete"}});
+  EXPECT_EQ(believe(deletes), Belief::kContradicted);
+  EXPECT_EQ(believe(LimitsOf({{"cleanup.policy", "compact"}})), Belief::kRight);
+  EXPECT_EQ(believe({}), Belief::kRight) << "the right to read it is missing";
+  record.key = std::string_view();
+  EXPECT_EQ(believe(deletes), Belief::kRight) << "it is not about the key";
 }
 
 TEST(LacksKeyTest, OnlyACompactedTopicNeedsAKey) {

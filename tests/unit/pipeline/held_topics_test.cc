@@ -113,6 +113,64 @@ TEST_F(HeldTopicsTest, RejectedRecordWhoseAnswerLastedThenTheNextOneIsTriedAtOnc
   EXPECT_TRUE(topics_.OnUnclear("orders", 2, too_large, 0, now_).decided);
 }
 
+class BelievedBrokerTest : public HeldTopicsTest {
+ protected:
+  static Failure TooLarge(bool may_be_right) {
+    return {FailureKind::kRecordTooLarge, "too large", /*must_last=*/true, may_be_right};
+  }
+
+  // How long it is not believed.
+  milliseconds Await(delivery::Sequence sequence, const Failure& failure) {
+    const base::MonotonicTime since = now_;
+    while (!topics_.OnUnclear("orders", sequence, failure, 0, now_).decided) {
+      now_ += HeldTopics::kTryAgainMin;
+    }
+    topics_.OnDecided("orders", sequence);
+    return std::chrono::duration_cast<milliseconds>(now_ - since);
+  }
+
+  void Deliver() {
+    topics_.OnUnclear("orders", 99, TooLarge(false), 0, now_);
+    topics_.OnDelivered("orders", 99);
+  }
+};
+
+TEST_F(BelievedBrokerTest, OneThatMayBeRightIsBelievedSoonerTheNextTime) {
+  EXPECT_GE(Await(1, TooLarge(true)), kWait);
+  Deliver();
+  const milliseconds next = Await(2, TooLarge(true));
+  EXPECT_GE(next, HeldTopics::kLastedWait);
+  EXPECT_LT(next, 2 * HeldTopics::kLastedWait);
+}
+
+TEST_F(BelievedBrokerTest, LongAfterwardsItMustLastAsLongAsBefore) {
+  Await(1, TooLarge(true));
+  now_ += HeldTopics::kLastedKept + 2 * kWait;
+  EXPECT_GE(Await(2, TooLarge(true)), kWait);
+}
+
+TEST_F(BelievedBrokerTest, OneThatIsContradictedMustLastEachTime) {
+  Await(1, TooLarge(false));
+  Deliver();
+  EXPECT_GE(Await(2, TooLarge(false)), kWait);
+}
+
+// A record that is too large shortens the time of none that the topic should take.
+TEST_F(BelievedBrokerTest, WhatMayBeRightSaysNothingOfARecordThatIsTaken) {
+  Await(1, TooLarge(true));
+  EXPECT_GE(Await(2, TooLarge(false)), kWait);
+}
+
+// The broker took the record in the end.
+TEST_F(BelievedBrokerTest, RecordIsDeliveredThenTheTimeBeginsAnew) {
+  const base::MonotonicTime end = now_ + kWait - HeldTopics::kTryAgainMin;
+  for (; now_ < end; now_ += HeldTopics::kTryAgainMin) {
+    topics_.OnUnclear("orders", 1, TooLarge(true), 0, now_);
+  }
+  topics_.OnDelivered("orders", 1);
+  EXPECT_GE(Await(2, TooLarge(true)), kWait);
+}
+
 TEST_F(HeldTopicsTest, RecordOfAnUnclearTopicIsWithTheSinkThenTheOthersWaitForIt) {
   Fails(1, FailureKind::kOther);
   now_ += HeldTopics::kTryAgainMin;
