@@ -13,8 +13,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 REPLAY = ROOT / "build" / "release" / "tests" / "bench" / "replay"
 KEEPER_FILES = ("src/pipeline/progress_keeper.h", "src/pipeline/progress_keeper.cc")
-COUNTER_FILES = ("src/base/delay_histogram.h", "src/base/delay_histogram.cc", "src/base/size_histogram.h", "src/pipeline/counters.h",
-                 "src/pipeline/recent_events.h", "src/pipeline/recent_events.cc", "src/pipeline/stage_times.h", "src/pipeline/stage_times.cc")
+COUNTER_FILES = ("src/base/figures.h", "src/base/figures.cc", "src/pipeline/counters.h", "src/pipeline/counters.cc")
 COUNTING = re.compile(r"\bcounters_(->|\.)|\blast_label_\b|\blabel_by_topic_\b")
 COUNTING_FUNCTIONS = ("walpost::pipeline::Dispatcher::OnDelivered(",)
 REPLAYING, SHOWING = "walpost::Replay(", "walpost::Show("

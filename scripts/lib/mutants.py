@@ -31,7 +31,7 @@ from universalmutator import mutator
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 CORE = ("base", "pgoutput", "outbox", "envelope", "delivery", "pipeline")
 EDGES = (
-    "src/postgres/copy_stream.cc", "src/postgres/failure.cc", "src/kafka/classify.cc", "src/kafka/producer_session.cc",
+    "src/postgres/replication_stream.cc", "src/postgres/failure.cc", "src/kafka/held_rejections.cc", "src/kafka/producer_session.cc",
     "src/kafka/producer_session_topics.cc", "src/kafka/topic_limits.cc", "src/runtime/guard.cc", "src/runtime/loop.cc")
 RULES = ["universal.rules", "c_like.rules", "cpp.rules"]
 # What says nothing about behaviour: includes, name spaces, assertions (a test cannot see that one is gone), text for people.

@@ -13,7 +13,7 @@
 #include <string_view>
 #include <vector>
 
-#include "base/wide_hash.h"
+#include "base/text.h"
 
 namespace walpost::base {
 

@@ -5,7 +5,10 @@
 #pragma once
 
 #include <optional>
+#include <string>
 #include <string_view>
+
+#include "absl/status/status.h"
 
 namespace walpost::base {
 
@@ -57,5 +60,26 @@ std::string_view HaltReasonName(HaltReason reason);
 // The sysexits code `run` ends with when delivery.on_halt is `exit`: 77 for auth_failed, 70 for
 // protocol_error, 78 for all others.
 int HaltExitCode(HaltReason reason);
+
+// StreamEnd - why a replication stream, or an attempt to open one, ended.
+// Why here: postgres classifies, pipeline decides what follows.
+struct StreamEnd {
+  enum class Kind {
+    kFinished,     // the server said CommandComplete: it is stopping, or answered our CopyDone
+    kLost,         // connection trouble: reconnect with back-off
+    kSlotInUse,    // 55006: state standby, retry with back-off
+    kOperator,     // only an operator can fix it: `reason`
+    kServerError,  // an ErrorResponse while streaming; the same one at the same position again is
+                   // poison_wal
+  };
+
+  Kind kind = Kind::kLost;
+  HaltReason reason = HaltReason::kProtocolError;  // with kOperator
+  absl::Status status;                             // one line: what, where, what to do
+  std::string sqlstate;                            // when the server gave one
+  std::string context;                             // its CONTEXT field, which may name an LSN
+  // With kServerError: a type in a published table has none, or an element of it.
+  bool no_binary_form = false;
+};
 
 }  // namespace walpost::base

@@ -13,13 +13,10 @@
 #include <vector>
 
 #include "absl/strings/str_format.h"
-#include "base/printable.h"
 #include "base/status.h"
+#include "base/text.h"
 #include "cli/completion.h"
-#include "cli/dlq_verbs.h"
-#include "cli/status_verbs.h"
-#include "cli/table_verbs.h"
-#include "cli/tail_verb.h"
+#include "cli/verbs.h"
 #include "config/config.h"
 #include "config/document.h"
 #include "config/import_debezium.h"
@@ -27,11 +24,11 @@
 #include "observe/log.h"
 #include "operations/emit.h"
 #include "operations/setup/init.h"
-#include "operations/setup/schema_files.h"
+#include "operations/setup/init_sql.h"
 #include "operations/setup/slot.h"
 #include "operations/setup/slot_move.h"
 #include "operations/status/check.h"
-#include "operations/status/version.h"
+#include "operations/status/check_server.h"
 #include "runtime/run.h"
 
 namespace walpost::cli {

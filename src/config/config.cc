@@ -6,19 +6,16 @@
 
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
-#include "base/secret.h"
 #include "base/status.h"
+#include "base/text.h"
 #include "config/default_config.h"
 #include "config/document.h"
-#include "config/encryption.h"
-#include "config/keys.h"
-#include "config/messages.h"
 #include "config/outboxes.h"
 #include "config/reader.h"
 #include "config/schema_registry.h"
-#include "observe/http_access.h"
-#include "outbox/presets.h"
-#include "outbox/topic_template.h"
+#include "observe/http_client.h"
+#include "outbox/options.h"
+#include "outbox/topic_rules.h"
 
 namespace walpost::config {
 namespace {

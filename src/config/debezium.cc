@@ -12,7 +12,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "base/text.h"
-#include "outbox/topic_router.h"
+#include "outbox/topic_rules.h"
 
 namespace walpost::config {
 namespace {

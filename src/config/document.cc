@@ -9,7 +9,7 @@
 #include "absl/strings/str_split.h"
 #include "base/status.h"
 #include "config/debezium.h"
-#include "registry/read_file.h"
+#include "registry/http.h"
 
 namespace walpost::config {
 namespace {

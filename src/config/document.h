@@ -11,8 +11,14 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "config/config.h"
+#include "config/reader.h"
 
 namespace walpost::config {
+
+// KeysOf - what is shown of a configuration: all but version, name, outboxes and sink.
+// Why: the functions that read the file say it, so a new key is one line of theirs.
+std::vector<Key> KeysOf(Config config);
 
 // ${NAME}, ${NAME:-default} and ${file:PATH} (without its last line break) in any scalar; $$ is a
 // dollar sign. What came from files is added to `from_files`.

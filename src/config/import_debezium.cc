@@ -15,7 +15,6 @@
 #include "config/config.h"
 #include "config/connector_file.h"
 #include "config/debezium.h"
-#include "outbox/topic_router.h"
 #include "outbox/topic_rules.h"
 #include "postgres/conninfo.h"
 

@@ -46,4 +46,7 @@ inline constexpr std::pair<const char*, outbox::ColumnNames outbox::ColumnMappin
         {"seq", &outbox::ColumnMapping::seq},
 };
 
+// ReadMessages - the `messages` map: which logical messages are events, and what becomes of them.
+void ReadMessages(MapReader reader, pipeline::MessagesOptions* messages);
+
 }  // namespace walpost::config

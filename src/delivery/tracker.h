@@ -16,18 +16,72 @@
 // Source: PostgreSQL re-sends exactly the transactions with commit_lsn >= the confirmed position.
 #pragma once
 
+#include <glog/logging.h>
+
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <utility>
+#include <vector>
 
-#include "base/chunk_arena.h"
+#include "base/bytes.h"
 #include "base/lsn.h"
 #include "base/time.h"
-#include "delivery/ring.h"
 #include "delivery/sink.h"
 #include "envelope/record.h"
 
 namespace walpost::delivery {
+
+// Ring - a growing ring buffer: push at the back, pop at the front, index from the front, no
+// allocation once warm.
+// Why: std::deque allocates a block every few entries of our size, on the path of every event.
+// Thread: one owner.   Lifetime: references end with the next PushBack.
+template <typename T>
+class Ring {
+ public:
+  bool empty() const { return size_ == 0; }
+
+  std::size_t size() const { return size_; }
+
+  T& operator[](std::size_t index) { return slots_[(first_ + index) & (slots_.size() - 1)]; }
+
+  const T& operator[](std::size_t index) const {
+    return slots_[(first_ + index) & (slots_.size() - 1)];
+  }
+
+  T& front() { return (*this)[0]; }
+
+  T& back() { return (*this)[size_ - 1]; }
+
+  void PushBack(T value) {
+    if (size_ == slots_.size()) {
+      Grow();
+    }
+    ++size_;
+    back() = std::move(value);
+  }
+
+  void PopFront() {
+    DCHECK_GT(size_, 0U);
+    first_ = (first_ + 1) & (slots_.size() - 1);
+    --size_;
+  }
+
+ private:
+  void Grow() {
+    std::vector<T> larger(slots_.empty() ? 64 : slots_.size() * 2);
+    for (std::size_t i = 0; i < size_; ++i) {
+      larger[i] = std::move((*this)[i]);
+    }
+    slots_ = std::move(larger);
+    first_ = 0;
+  }
+
+  std::vector<T> slots_;  // size is zero or a power of two
+  std::size_t first_ = 0;
+  std::size_t size_ = 0;
+};
 
 class Tracker {
  public:
@@ -136,6 +190,42 @@ class Tracker {
   Sequence transaction_first_ = 0;
   std::size_t in_flight_events_ = 0;
   std::size_t in_flight_bytes_ = 0;
+};
+
+// PartitionGate - whether a partition may be given a record while others of it are not acknowledged.
+// Why: a broker accepts any first sequence of a producer that it does not know. Then a record behind
+//   one that it rejects becomes visible, and idempotence prevents nothing. So the first record for a
+//   broker that may not know this producer is sent alone: of a new producer, of a partition that was
+//   idle (a broker forgets a producer after producer.id.expiration.ms without a record of it, 24 h
+//   unless configured), and of a topic that was made anew.
+// Thread: one owner.   Lifetime: a value, of one producer.
+class PartitionGate {
+ public:
+  // A broker is taken to know the producer for so long after it acknowledged a record.
+  static constexpr std::chrono::milliseconds kKnownFor{60'000};
+
+  bool MaySend() const { return outstanding_ == 0 || !alone_; }
+
+  // Nothing may follow the oldest that is outstanding.
+  bool alone() const { return alone_; }
+
+  // CHECK-fails unless MaySend.
+  void OnSent(base::MonotonicTime now, std::chrono::milliseconds known_for = kKnownFor);
+
+  // `offset` negative = not known. True when it lies before an earlier one: the topic was made anew.
+  bool OnAcknowledged(base::MonotonicTime now, std::int64_t offset);
+
+  void OnFailed();
+
+  // The topic was deleted, or is another one of the same name.
+  void OnMadeAnew();
+
+ private:
+  std::uint32_t outstanding_ = 0;
+  bool alone_ = true;  // until an acknowledgement, nothing follows what is outstanding
+  bool known_ = false;
+  base::MonotonicTime known_at_;  // by an acknowledgement
+  std::int64_t next_offset_ = 0;
 };
 
 }  // namespace walpost::delivery

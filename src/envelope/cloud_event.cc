@@ -9,7 +9,7 @@
 #include "absl/strings/str_format.h"
 #include "base/status.h"
 #include "base/text.h"
-#include "outbox/undeliverable.h"
+#include "outbox/event.h"
 
 namespace walpost::envelope {
 namespace {

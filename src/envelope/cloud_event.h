@@ -15,7 +15,7 @@
 #include <string_view>
 
 #include "absl/status/status.h"
-#include "envelope/position.h"
+#include "envelope/control_records.h"
 #include "envelope/protobuf_wire.h"
 #include "outbox/event.h"
 

@@ -15,7 +15,7 @@
 #include "base/text.h"
 #include "envelope/cloud_event_writer.h"
 #include "envelope/envelope_writer.h"
-#include "outbox/undeliverable.h"
+#include "outbox/event.h"
 
 namespace walpost::envelope {
 namespace {

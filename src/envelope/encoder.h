@@ -5,7 +5,7 @@
 // Units/limits: protobuf's 2 GiB limit is an error, not a crash. Nothing is kept of an event but which
 //   schema it needs, 1 MiB of that.
 // Errors: kInvalidArgument (an undeliverable event): text that must be UTF-8 is not, value too
-//   large for protobuf, what a format needs is missing; outbox/undeliverable.h says which. On an error
+//   large for protobuf, what a format needs is missing; outbox/event.h says which. On an error
 //   nothing stays allocated.
 // Source: proto/walpost/v1/envelope.proto; docs/formats.md.
 #pragma once
@@ -16,12 +16,13 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "base/chunk_arena.h"
+#include "base/bytes.h"
 #include "envelope/cloud_event.h"
-#include "envelope/position.h"
+#include "envelope/control_records.h"
 #include "envelope/record.h"
-#include "envelope/schema_table.h"
+#include "envelope/schema.h"
 #include "outbox/event.h"
+#include "outbox/options.h"
 
 namespace walpost::envelope {
 
@@ -60,5 +61,21 @@ class Encoder {
   struct Impl;
   std::unique_ptr<Impl> impl_;
 };
+
+// OutboxOptions - one outbox table of the configuration: how its rows are read, and what records they become.
+// Thread: values.
+struct OutboxOptions {
+  outbox::TableOptions table;
+  EncoderOptions encoder;
+};
+
+// By SchemaNeed::source.
+inline std::vector<FramingOptions> FramingsOf(const std::vector<OutboxOptions>& outboxes) {
+  std::vector<FramingOptions> framings;
+  for (const OutboxOptions& outbox : outboxes) {
+    framings.push_back(outbox.encoder.framing);
+  }
+  return framings;
+}
 
 }  // namespace walpost::envelope

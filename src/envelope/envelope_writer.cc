@@ -1,5 +1,7 @@
 #include "envelope/envelope_writer.h"
 
+#include <google/protobuf/util/json_util.h>
+
 #include <cstring>
 #include <limits>
 #include <string_view>
@@ -8,6 +10,7 @@
 #include "absl/strings/str_format.h"
 #include "base/text.h"
 #include "envelope/protobuf_wire.h"
+#include "walpost/v1/envelope.pb.h"
 
 namespace walpost::envelope {
 namespace {
@@ -137,6 +140,19 @@ void EnvelopeWriter::PrepareSource(const outbox::Event& event, const Position& p
   out = WriteText(3, event.table, out);
   out = WriteNumber(4, position.system_identifier, out);
   WriteNumber(5, position.timeline, out);
+}
+
+std::optional<std::string> EnvelopeAsJson(std::string_view value) {
+  v1::Envelope decoded;
+  std::string json;
+  google::protobuf::util::JsonPrintOptions options;
+  options.add_whitespace = true;
+  if (value.size() > static_cast<std::size_t>(std::numeric_limits<int>::max()) ||
+      !decoded.ParseFromArray(value.data(), static_cast<int>(value.size())) ||
+      !google::protobuf::util::MessageToJsonString(decoded, &json, options).ok()) {
+    return std::nullopt;
+  }
+  return json;
 }
 
 }  // namespace walpost::envelope

@@ -10,10 +10,12 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
+#include <string_view>
 
 #include "absl/status/statusor.h"
-#include "envelope/position.h"
+#include "envelope/control_records.h"
 #include "outbox/event.h"
 
 namespace walpost::envelope {
@@ -43,5 +45,11 @@ class EnvelopeWriter {
   std::uint64_t source_system_identifier_ = 0;
   std::uint32_t source_timeline_ = 0;
 };
+
+// EnvelopeJson - a record's value as JSON, for people.
+// Thread: free function.
+
+// As protobuf's JSON mapping says (bytes in base64); nothing for bytes that are no Envelope.
+std::optional<std::string> EnvelopeAsJson(std::string_view value);
 
 }  // namespace walpost::envelope

@@ -11,7 +11,7 @@
 #include <span>
 #include <string_view>
 
-#include "base/chunk_arena.h"
+#include "base/bytes.h"
 
 namespace walpost::envelope {
 

@@ -9,8 +9,8 @@
 
 #include "absl/strings/str_format.h"
 #include "base/status.h"
-#include "kafka/classify.h"
 #include "kafka/client.h"
+#include "kafka/held_rejections.h"
 #include "kafka/properties.h"
 #include "kafka/topic_look_up.h"
 

@@ -32,7 +32,7 @@
 #include "absl/status/statusor.h"
 #include "delivery/sink.h"
 #include "envelope/record.h"
-#include "kafka/handles.h"
+#include "kafka/client.h"
 #include "kafka/kafka_sink.h"
 #include "kafka/topic_limits.h"
 #include "kafka/topic_look_up.h"

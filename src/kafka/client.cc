@@ -1,18 +1,93 @@
 #include "kafka/client.h"
 
+#include <librdkafka/rdkafka.h>
+#include <pthread.h>
+#include <threads.h>
+#include <nlohmann/json.hpp>
+
 #include <algorithm>
 #include <array>
+#include <cerrno>
+#include <condition_variable>
+#include <cstdint>
+#include <ctime>
 #include <memory>
+#include <mutex>
 #include <set>
+#include <string>
 #include <string_view>
+#include <thread>
 #include <utility>
 
 #include "absl/strings/str_format.h"
 #include "base/status.h"
-#include "kafka/classify.h"
+#include "kafka/held_rejections.h"
 #include "kafka/properties.h"
 
 namespace walpost::kafka {
+namespace {
+
+// Lives for ever: a destroying thread may outlast main's statics.
+struct Pending {
+  std::mutex mutex;
+  std::condition_variable changed;
+  int count = 0;
+};
+
+Pending* PendingDestroys() {
+  static auto* const pending = new Pending;
+  return pending;
+}
+
+void DestroyInBackground(rd_kafka_t* producer) {
+  Pending* pending = PendingDestroys();
+  {
+    const std::lock_guard<std::mutex> lock(pending->mutex);
+    ++pending->count;
+  }
+  std::thread([pending, producer] {
+    rd_kafka_destroy_flags(producer, RD_KAFKA_DESTROY_F_NO_CONSUMER_CLOSE);
+    const std::lock_guard<std::mutex> lock(pending->mutex);
+    --pending->count;
+    pending->changed.notify_all();
+  }).detach();
+}
+
+}  // namespace
+
+Producer OwnProducer(rd_kafka_t* producer) {
+  UseMonotonicWaits();
+  return Producer(producer, DestroyInBackground);
+}
+
+Topic NewTopic(rd_kafka_t* producer, const std::string& name, void* opaque) {
+  // A new topic conf would have librdkafka's defaults, a message.timeout.ms of 5 minutes among them.
+  rd_kafka_topic_conf_t* conf = rd_kafka_default_topic_conf_dup(producer);
+  rd_kafka_topic_conf_set_opaque(conf, opaque);
+  return Topic(rd_kafka_topic_new(producer, name.c_str(), conf));  // frees conf in any case
+}
+
+bool WaitForDestroyed(std::chrono::milliseconds timeout) {
+  Pending* pending = PendingDestroys();
+  std::unique_lock<std::mutex> lock(pending->mutex);
+  return pending->changed.wait_for(lock, timeout, [pending] { return pending->count == 0; });
+}
+
+namespace {
+
+constexpr std::int64_t kSecond = 1'000'000'000;
+
+std::int64_t Now(clockid_t clock) {
+  timespec now{};
+  clock_gettime(clock, &now);
+  return now.tv_sec * kSecond + now.tv_nsec;
+}
+
+}  // namespace
+
+void UseMonotonicWaits() {}
+
+std::string LibrdkafkaVersion() { return rd_kafka_version_str(); }
 
 absl::StatusOr<Producer> MakeClient(const KafkaOptions& options, rd_kafka_type_t type,
                                     const ProducerLimits& limits, Isolation isolation) {
@@ -261,4 +336,142 @@ envelope::Record RecordIn(const rd_kafka_message_t& message,
   return record;
 }
 
+namespace {
+
+using base::BrokerFigures;
+using Json = nlohmann::json;
+
+constexpr double kMicroseconds = 1e-6;
+constexpr double kMilliseconds = 1e-3;
+
+// {"brokers": {"host:9092/1": {"nodeid": 1, "rtt": {"p99": 700}}}, "topics": ...}
+class BrokerReader final : public nlohmann::json_sax<Json> {
+ public:
+  std::vector<BrokerFigures> Take() { return std::move(brokers_); }
+
+  bool null() override { return true; }
+
+  bool boolean(bool /*value*/) override { return true; }
+
+  bool number_integer(number_integer_t value) override {
+    return Number(static_cast<double>(value));
+  }
+
+  bool number_unsigned(number_unsigned_t value) override {
+    return Number(static_cast<double>(value));
+  }
+
+  bool number_float(number_float_t value, const string_t& /*text*/) override {
+    return Number(value);
+  }
+
+  bool string(string_t& value) override {
+    if (OfBroker() && key_ == "nodename") {
+      broker_.address = value;
+    } else if (OfBroker() && key_ == "state") {
+      broker_.up = value == "UP";
+    }
+    return true;
+  }
+
+  bool binary(binary_t& /*value*/) override { return true; }
+
+  bool start_object(std::size_t /*elements*/) override {
+    path_.push_back(key_);
+    if (OfBroker()) {
+      broker_ = BrokerFigures();
+      node_ = -1;
+    }
+    return true;
+  }
+
+  bool key(string_t& name) override {
+    key_ = name;
+    return true;
+  }
+
+  bool end_object() override {
+    if (OfBroker() && node_ >= 0) {
+      brokers_.push_back(broker_);
+    }
+    const bool last = path_.size() == 2 && path_[1] == "brokers";
+    path_.pop_back();
+    return !last;
+  }
+
+  bool start_array(std::size_t /*elements*/) override { return true; }
+
+  bool end_array() override { return true; }
+
+  bool parse_error(std::size_t /*position*/, const std::string& /*token*/,
+                   const nlohmann::detail::exception& /*error*/) override {
+    return false;
+  }
+
+ private:
+  bool OfBroker() const { return path_.size() == 3 && path_[1] == "brokers"; }
+
+  bool Number(double value) {
+    if (path_.size() == 4 && path_[1] == "brokers") {
+      if (path_[3] == "rtt" && key_ == "p99") {
+        broker_.round_trip_p99 = value * kMicroseconds;
+      } else if (path_[3] == "throttle" && key_ == "max") {
+        broker_.throttle_max = value * kMilliseconds;
+      }
+    } else if (OfBroker() && key_ == "nodeid") {
+      node_ = value;
+    } else if (OfBroker()) {
+      Count(static_cast<std::uint64_t>(std::max(value, 0.0)));
+    }
+    return true;
+  }
+
+  void Count(std::uint64_t value) {
+    const std::pair<const char*, std::uint64_t*> counts[] = {
+        {"outbuf_cnt", &broker_.queued_requests}, {"waitresp_cnt", &broker_.waiting_requests},
+        {"txerrs", &broker_.send_errors},         {"rxerrs", &broker_.receive_errors},
+        {"txretries", &broker_.retries},          {"req_timeouts", &broker_.timeouts},
+        {"disconnects", &broker_.disconnects}};
+    for (const auto& [name, count] : counts) {
+      if (key_ == name) {
+        *count = value;
+      }
+    }
+  }
+
+  std::vector<std::string> path_;  // the first is the document's own
+  std::string key_;
+  BrokerFigures broker_;
+  double node_ = -1;  // of the cluster; -1 = a name that was only bootstrapped with, or a role
+  std::vector<BrokerFigures> brokers_;
+};
+
+}  // namespace
+
+std::vector<BrokerFigures> ReadBrokers(std::string_view statistics) {
+  BrokerReader reader;
+  Json::sax_parse(statistics.begin(), statistics.end(), &reader);
+  std::vector<BrokerFigures> brokers = reader.Take();
+  std::sort(brokers.begin(), brokers.end(),
+            [](const BrokerFigures& a, const BrokerFigures& b) { return a.address < b.address; });
+  return brokers;
+}
+
 }  // namespace walpost::kafka
+
+// The C library's cnd_t and mtx_t are its pthread_cond_t and pthread_mutex_t under another name.
+static_assert(sizeof(cnd_t) == sizeof(pthread_cond_t) && alignof(cnd_t) == alignof(pthread_cond_t));
+static_assert(sizeof(mtx_t) <= sizeof(pthread_mutex_t) &&
+              alignof(mtx_t) == alignof(pthread_mutex_t));
+
+extern "C" int cnd_timedwait(cnd_t* condition, mtx_t* mutex, const timespec* end) {
+  using walpost::kafka::kSecond;
+  const std::int64_t left =
+      end->tv_sec * kSecond + end->tv_nsec - walpost::kafka::Now(CLOCK_REALTIME);
+  const std::int64_t until = walpost::kafka::Now(CLOCK_MONOTONIC) + (left > 0 ? left : 0);
+  const timespec monotonic{until / kSecond, until % kSecond};
+  const int code = pthread_cond_clockwait(reinterpret_cast<pthread_cond_t*>(condition),
+                                          reinterpret_cast<pthread_mutex_t*>(mutex),
+                                          CLOCK_MONOTONIC, &monotonic);
+  return code == 0 ? thrd_success : code == ETIMEDOUT ? thrd_timedout : thrd_error;
+}

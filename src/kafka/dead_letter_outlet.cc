@@ -4,7 +4,7 @@
 
 #include "absl/strings/str_format.h"
 #include "base/status.h"
-#include "envelope/dead_letter.h"
+#include "envelope/control_records.h"
 #include "kafka/client.h"
 
 namespace walpost::kafka {

@@ -13,7 +13,7 @@
 
 #include "absl/status/status.h"
 #include "base/dead_letter.h"
-#include "kafka/handles.h"
+#include "kafka/client.h"
 #include "kafka/kafka_sink.h"
 
 namespace walpost::kafka {

@@ -8,6 +8,8 @@
 // Thread: loop thread; a question runs on a helper thread, and does nothing there when it was given up before.
 #pragma once
 
+#include <librdkafka/rdkafka.h>
+
 #include <atomic>
 #include <cstdint>
 #include <memory>
@@ -19,9 +21,18 @@
 #include "delivery/sink.h"
 #include "kafka/kafka_sink.h"
 #include "kafka/topic_look_up.h"
-#include "kafka/topic_memory.h"
 
 namespace walpost::kafka {
+
+// Classify - the one table from librdkafka's error codes to what they mean for a record.
+// Why: a broker's answer judges a record, a topic, or nothing but the producer that asked; mixing
+//   them up loses events or halts for nothing. Everything not in the table is kOther.
+// Source: rdkafka.h; the same table for operators, with what follows, is docs/failures-kafka.md.
+delivery::FailureKind Classify(rd_kafka_resp_err_t error);
+
+// By a right, limit or policy of the topic: these change, and a leader that is cut off from the controller never
+// learns of it.
+bool IsByRulesOfTheTopic(delivery::FailureKind kind);
 
 class HeldRejections {
  public:

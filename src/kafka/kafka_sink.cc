@@ -9,7 +9,7 @@
 
 #include "absl/strings/str_format.h"
 #include "base/status.h"
-#include "kafka/handles.h"
+#include "kafka/client.h"
 #include "kafka/producer_session.h"
 #include "kafka/properties.h"
 

@@ -17,7 +17,7 @@
 
 #include "absl/status/statusor.h"
 #include "base/blocking_runner.h"
-#include "base/broker_figures.h"
+#include "base/figures.h"
 #include "base/log_event.h"
 #include "base/time.h"
 #include "delivery/sink.h"

@@ -8,10 +8,9 @@
 
 #include "absl/strings/str_format.h"
 #include "base/status.h"
-#include "kafka/classify.h"
 #include "kafka/client.h"
+#include "kafka/held_rejections.h"
 #include "kafka/properties.h"
-#include "kafka/statistics.h"
 
 namespace walpost::kafka {
 

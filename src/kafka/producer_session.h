@@ -24,14 +24,13 @@
 #include "absl/status/statusor.h"
 #include "base/blocking_runner.h"
 #include "base/time.h"
-#include "delivery/partition_gate.h"
 #include "delivery/sink.h"
-#include "kafka/handles.h"
+#include "delivery/tracker.h"
+#include "kafka/client.h"
 #include "kafka/held_rejections.h"
 #include "kafka/kafka_sink.h"
 #include "kafka/topic_limits.h"
 #include "kafka/topic_look_up.h"
-#include "kafka/topic_memory.h"
 
 namespace walpost::kafka {
 

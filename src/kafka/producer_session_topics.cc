@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "absl/strings/str_format.h"
-#include "kafka/classify.h"
+#include "kafka/held_rejections.h"
 #include "kafka/producer_session.h"
 
 namespace walpost::kafka {

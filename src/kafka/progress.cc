@@ -4,22 +4,290 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <memory>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_format.h"
 #include "base/status.h"
-#include "envelope/progress.h"
-#include "kafka/agreed_leaders.h"
+#include "envelope/control_records.h"
 #include "kafka/client.h"
-#include "kafka/handles.h"
+#include "kafka/properties.h"
+#include "kafka/topic_look_up.h"
 
 namespace walpost::kafka {
 namespace {
 
-using base::Progress;
+using envelope::RecordHeader;
 using std::chrono::milliseconds;
 using std::chrono::steady_clock;
+
+// A reader that gets nothing for so long is replaced. The next one has twice the time.
+constexpr milliseconds kFirstPatience{1'000};
+
+class Scan {
+ public:
+  Scan(const KafkaOptions& options, const std::string& topic, const OnScannedRecord& on_record,
+       milliseconds timeout)
+      : options_(options), name_(topic), on_record_(on_record), timeout_(timeout) {}
+
+  ~Scan() { StopReader(); }
+
+  Scan(const Scan&) = delete;
+  Scan& operator=(const Scan&) = delete;
+
+  absl::StatusOr<TopicGaps> Run(std::int64_t from_ms) {
+    std::vector<std::int64_t> begins;
+    ASSIGN_OR_RETURN(reader_, AskAgreedLeaders(
+                                  options_, name_, timeout_,
+                                  [&](rd_kafka_t* client, std::int32_t partitions) {
+                                    return AskWhereItIs(client, partitions, from_ms, &begins);
+                                  },
+                                  Isolation::kReadCommitted));
+    ASSIGN_OR_RETURN(const Conf producer, BuildConf(options_, delivery::Sink::Mode::kPipelined));
+    ReadLimits(Compresses(producer.get()));
+    next_.resize(ends_.size());
+    open_.resize(ends_.size());
+    first_.resize(ends_.size());
+    gaps_.partitions.resize(ends_.size());
+    for (std::size_t i = 0; i < begins.size(); ++i) {
+      Open(i, begins[i]);
+    }
+    while (IsOpen()) {
+      RETURN_IF_ERROR(topic_ == nullptr ? StartReader() : Consume());
+    }
+    if (gaps_.compaction == Compaction::kYes && removed_) {
+      gaps_.tombstone_retention = tombstone_retention_;
+    }
+    return gaps_;
+  }
+
+ private:
+  // Where each partition has the first record that is not older, and where it begins and ends.
+  rd_kafka_resp_err_t AskWhereItIs(rd_kafka_t* client, std::int32_t partitions,
+                                   std::int64_t from_ms, std::vector<std::int64_t>* begins) {
+    for (const auto& [of, offsets] :
+         {std::pair<std::int64_t, std::vector<std::int64_t>*>(from_ms, begins),
+          {RD_KAFKA_OFFSET_BEGINNING, &lows_},
+          {RD_KAFKA_OFFSET_END, &ends_}}) {
+      const rd_kafka_resp_err_t error =
+          AskOffsets(client, name_, partitions, of, timeout_, offsets);
+      if (error != RD_KAFKA_RESP_ERR_NO_ERROR) {
+        return error;
+      }
+    }
+    return RD_KAFKA_RESP_ERR_NO_ERROR;
+  }
+
+  // What may not be described is not known.
+  void ReadLimits(bool compressed) {
+    const auto limits = ReadTopicPolicy(reader_.get(), name_, std::min(timeout_, kLimitsTimeout));
+    if (!limits.ok()) {
+      gaps_.compaction = Compaction::kUnknown;
+      gaps_.compaction_unknown = std::string(limits.status().message());
+      return;
+    }
+    gaps_.compaction = limits->compacts ? Compaction::kYes : Compaction::kNo;
+    gaps_.message_bytes_max = compressed ? std::nullopt : limits->message_bytes_max;
+    tombstone_retention_ = limits->tombstone_retention;
+  }
+
+  void BeginsAt(std::size_t index, std::int64_t time_ms) {
+    gaps_.partitions[index].first_ms = time_ms;
+    if (gaps_.partitions[index].cut) {
+      gaps_.begins_ms = std::max(gaps_.begins_ms.value_or(time_ms), time_ms);
+    }
+  }
+
+  void Open(std::size_t index, std::int64_t begin) {
+    const std::int64_t low = lows_[index];
+    const std::int64_t high = ends_[index];
+    // Of what stood before the first record that is not older, nothing is known.
+    removed_ = removed_ || (high > 0 && begin != 0);
+    gaps_.partitions[index].cut = low > 0;
+    // RD_KAFKA_OFFSET_END: nothing is that young.
+    if (begin < 0 || begin >= high) {
+      if (low == high) {
+        BeginsAt(index, INT64_MAX);
+      }
+      return;
+    }
+    open_[index] = true;
+    next_[index] = begin;
+    first_[index] = begin <= low;
+  }
+
+  bool IsOpen() const { return std::find(open_.begin(), open_.end(), true) != open_.end(); }
+
+  // A record of an aborted transaction is there for nobody.
+  absl::Status StartReader() {
+    if (reader_ == nullptr) {
+      ASSIGN_OR_RETURN(reader_,
+                       MakeClient(options_, RD_KAFKA_CONSUMER, {}, Isolation::kReadCommitted));
+      // It must know them.
+      RETURN_IF_ERROR(CountPartitions(reader_.get(), name_, timeout_).status());
+    }
+    topic_.reset(rd_kafka_topic_new(reader_.get(), name_.c_str(), nullptr));
+    queue_.reset(rd_kafka_queue_new(reader_.get()));
+    for (std::size_t index = 0; index < open_.size(); ++index) {
+      if (open_[index] && (topic_ == nullptr || rd_kafka_consume_start_queue(
+                                                    topic_.get(), static_cast<std::int32_t>(index),
+                                                    next_[index], queue_.get()) != 0)) {
+        return FoundTopicStatus(name_, rd_kafka_last_error());
+      }
+    }
+    read_at_ = steady_clock::now();
+    return absl::OkStatus();
+  }
+
+  void StopReader() {
+    for (std::size_t index = 0; index < open_.size() && topic_ != nullptr; ++index) {
+      if (open_[index]) {
+        rd_kafka_consume_stop(topic_.get(), static_cast<std::int32_t>(index));
+      }
+    }
+    queue_.reset();
+    topic_.reset();
+    reader_.reset();
+  }
+
+  absl::Status Consume() {
+    const Message message(rd_kafka_consume_queue(queue_.get(), Milliseconds(patience_)));
+    if (message == nullptr || message->err == RD_KAFKA_RESP_ERR__UNKNOWN_PARTITION) {
+      return OnSilence();
+    }
+    const auto index = static_cast<std::size_t>(message->partition);
+    if (message->err == RD_KAFKA_RESP_ERR__PARTITION_EOF) {
+      Close(index, message->offset);
+      return absl::OkStatus();
+    }
+    RETURN_IF_ERROR(FoundTopicStatus(name_, message->err));
+    // What came after the call is not looked at.
+    if (message->offset < ends_.at(index)) {
+      RETURN_IF_ERROR(Take(*message));
+    }
+    Close(index, message->offset + 1);
+    read_at_ = steady_clock::now();
+    return absl::OkStatus();
+  }
+
+  // A reader goes by the last answer of a broker, and can stay with one that does not know of a partition. A
+  // new one asks each broker.
+  absl::Status OnSilence() {
+    if (steady_clock::now() < read_at_ + patience_) {
+      return absl::OkStatus();
+    }
+    if (patience_ >= timeout_) {
+      return absl::UnavailableError(absl::StrFormat(
+          "topic '%s': Kafka gave nothing for %d ms: check that its leaders are there, that "
+          "walpost's Kafka user may READ it, and that no Kafka transaction is open there for long",
+          name_, timeout_.count()));
+    }
+    StopReader();
+    patience_ = std::min(patience_ * 2, timeout_);
+    return absl::OkStatus();
+  }
+
+  void Close(std::size_t index, std::int64_t next) {
+    if (open_.at(index) && next >= ends_[index]) {
+      removed_ = removed_ || next_[index] < ends_[index];
+      if (first_[index]) {
+        BeginsAt(index, INT64_MAX);
+      }
+      rd_kafka_consume_stop(topic_.get(), static_cast<std::int32_t>(index));
+      open_[index] = false;
+    }
+  }
+
+  absl::Status Take(const rd_kafka_message_t& message) {
+    const auto index = static_cast<std::size_t>(message.partition);
+    std::int64_t& next = next_[index];
+    removed_ = removed_ || message.offset > next;
+    next = message.offset + 1;
+    ReadHeaders(message, &headers_);
+    ScannedRecord record;
+    record.partition = message.partition;
+    record.offset = message.offset;
+    rd_kafka_timestamp_type_t type = RD_KAFKA_TIMESTAMP_NOT_AVAILABLE;
+    record.timestamp_ms = rd_kafka_message_timestamp(&message, &type);
+    if (message.key != nullptr) {
+      record.key = std::string_view(static_cast<const char*>(message.key), message.key_len);
+      const auto partitions = static_cast<std::int32_t>(gaps_.partitions.size());
+      gaps_.keys_elsewhere =
+          gaps_.keys_elsewhere || PartitionForKey(*record.key, partitions) != record.partition;
+    }
+    if (message.payload != nullptr) {
+      record.value = std::string_view(static_cast<const char*>(message.payload), message.len);
+    }
+    record.headers = headers_;
+    if (first_[index]) {
+      BeginsAt(index, record.timestamp_ms);
+      first_[index] = false;
+    }
+    return on_record_(record);
+  }
+
+  static int Milliseconds(milliseconds time) { return static_cast<int>(time.count()); }
+
+  const KafkaOptions& options_;
+  const std::string& name_;
+  const OnScannedRecord& on_record_;
+  const milliseconds timeout_;
+  Producer reader_;  // null after a silence
+  Queue queue_;
+  Topic topic_;
+  std::vector<std::int64_t> next_;  // the offset after the last record that was read
+  std::vector<std::int64_t> lows_;  // the first offset of each partition
+  std::vector<std::int64_t> ends_;
+  std::vector<bool> open_;   // not read to its end
+  std::vector<bool> first_;  // what comes next is the first that there is
+  // Offsets have no record: it was removed, or is of those that end a transaction.
+  bool removed_ = false;
+  milliseconds tombstone_retention_{0};
+  TopicGaps gaps_;
+  steady_clock::time_point read_at_;  // the reader's start, or its last record
+  milliseconds patience_ = std::min(kFirstPatience, timeout_);
+  std::vector<RecordHeader> headers_;
+};
+
+}  // namespace
+
+std::string_view ScannedRecord::Header(std::string_view name) const {
+  for (const RecordHeader& header : headers) {
+    if (header.name == name) {
+      return header.value;
+    }
+  }
+  return {};
+}
+
+std::int32_t TopicGaps::PartitionOf(std::int32_t asked,
+                                    std::optional<std::int32_t> key_hash) const {
+  const auto count = static_cast<std::int32_t>(partitions.size());
+  if (asked >= 0) {
+    return asked < count ? asked : -1;
+  }
+  return key_hash && count > 0 && !keys_elsewhere ? *key_hash % count : -1;
+}
+
+std::optional<std::int64_t> TopicGaps::BeginsMs(std::int32_t partition) const {
+  if (partition < 0 || !begins_ms) {
+    return begins_ms;
+  }
+  const PartitionBegin& own = partitions.at(static_cast<std::size_t>(partition));
+  return own.cut ? own.first_ms : std::min(own.first_ms, *begins_ms);
+}
+
+absl::StatusOr<TopicGaps> ScanTopic(const KafkaOptions& options, const std::string& topic,
+                                    std::int64_t from_ms, const OnScannedRecord& on_record,
+                                    milliseconds timeout) {
+  return Scan(options, topic, on_record, timeout).Run(from_ms);
+}
+
+namespace {
+
+using base::Progress;
 
 constexpr int kDeniedAgainAfterMs = 200;
 

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "absl/strings/str_format.h"
-#include "kafka/handles.h"
+#include "kafka/client.h"
 
 namespace walpost::kafka {
 

@@ -1,17 +1,63 @@
 #include "kafka/topics.h"
 
+#include <librdkafka/rdkafka.h>
+
 #include <algorithm>
 #include <array>
 #include <chrono>
 #include <memory>
+#include <set>
 #include <span>
+#include <utility>
 
 #include "absl/strings/str_format.h"
 #include "base/status.h"
 #include "kafka/client.h"
-#include "kafka/handles.h"
+#include "kafka/held_rejections.h"
+#include "kafka/topic_limits.h"
 
 namespace walpost::kafka {
+
+using std::chrono::milliseconds;
+
+absl::StatusOr<TopicLimits> ReadTopicPolicy(rd_kafka_t* client, const std::string& topic,
+                                            milliseconds timeout) {
+  absl::StatusOr<TopicLimits> limits = ReadTopicLimits(client, topic, timeout);
+  for (int asked = 1; asked < kPolicyAsks && !limits.ok(); ++asked) {
+    if (absl::IsPermissionDenied(limits.status())) {
+      break;
+    }
+    limits = ReadTopicLimits(client, topic, timeout);
+  }
+  if (limits.ok() && !limits->has_cleanup_policy) {
+    return absl::FailedPreconditionError("the answer has no cleanup.policy");
+  }
+  return limits;
+}
+
+absl::Status CheckCompactionIsKnown(const KafkaOptions& options,
+                                    const std::set<std::string>& topics, milliseconds timeout) {
+  if (topics.empty()) {
+    return absl::OkStatus();
+  }
+  ASSIGN_OR_RETURN(const Producer client, MakeClient(options, RD_KAFKA_PRODUCER));
+  for (const std::string& topic : topics) {
+    const auto limits = ReadTopicPolicy(client.get(), topic, timeout);
+    if (!limits.ok()) {
+      return absl::FailedPreconditionError(
+          UnknownCompactionText(topic, std::string(limits.status().message())));
+    }
+  }
+  return absl::OkStatus();
+}
+
+std::string UnknownCompactionText(const std::string& topic, const std::string& why) {
+  return absl::StrFormat(
+      "topic '%s': its configuration cannot be read (%s), so it is not known whether compaction "
+      "has removed what is not there: walpost's Kafka user needs DESCRIBE_CONFIGS on the topic",
+      topic, why);
+}
+
 namespace {
 
 constexpr int kReplicas = 3;
@@ -148,6 +194,147 @@ TopicSpec DeadLetterTopic(const std::string& name) {
                     {"retention.ms", "-1"},
                     {"retention.bytes", "-1"},
                     {"max.message.bytes", "67108864"}}};
+}
+
+namespace {
+
+using std::chrono::steady_clock;
+
+// A right is one for the whole topic.
+constexpr std::int32_t kAnyPartition = 0;
+
+// Consumers that have been started; stop with its end, before the client.
+struct Started {
+  Producer client;
+  std::vector<Topic> topics;
+
+  Started() = default;
+  Started(const Started&) = delete;
+  Started& operator=(const Started&) = delete;
+
+  ~Started() {
+    for (const Topic& topic : topics) {
+      rd_kafka_consume_stop(topic.get(), kAnyPartition);
+    }
+  }
+};
+
+}  // namespace
+
+absl::StatusOr<std::vector<std::string>> TopicsNotToRead(const KafkaOptions& options,
+                                                         const std::vector<std::string>& topics,
+                                                         milliseconds timeout) {
+  Started started;
+  ASSIGN_OR_RETURN(started.client, MakeClient(options, RD_KAFKA_CONSUMER));
+  const Queue queue(rd_kafka_queue_new(started.client.get()));
+  std::set<std::string> asked;
+  for (const std::string& name : topics) {
+    Topic topic(rd_kafka_topic_new(started.client.get(), name.c_str(), nullptr));
+    if (topic == nullptr || rd_kafka_consume_start_queue(topic.get(), kAnyPartition,
+                                                         RD_KAFKA_OFFSET_END, queue.get()) != 0) {
+      return FoundTopicStatus(name, rd_kafka_last_error());
+    }
+    started.topics.push_back(std::move(topic));
+    asked.insert(name);
+  }
+  std::vector<std::string> rejected;
+  const auto deadline = steady_clock::now() + timeout;
+  while (!asked.empty()) {
+    const milliseconds left = TimeLeft(deadline);
+    const Message message(rd_kafka_consume_queue(queue.get(), static_cast<int>(left.count())));
+    if (message != nullptr && message->rkt != nullptr) {
+      const std::string name = rd_kafka_topic_name(message->rkt);
+      const bool may_not = Classify(message->err) == delivery::FailureKind::kTopicNotAuthorized;
+      // Its end, or a record that has come meanwhile.
+      const bool may = message->err == RD_KAFKA_RESP_ERR__PARTITION_EOF ||
+                       message->err == RD_KAFKA_RESP_ERR_NO_ERROR;
+      if ((may || may_not) && asked.erase(name) > 0 && may_not) {
+        rejected.push_back(name);
+      }
+    } else if (left.count() == 0) {
+      return absl::UnavailableError(absl::StrFormat(
+          "whether walpost's Kafka user may READ topic '%s' is not known: no answer within %d ms",
+          *asked.begin(), timeout.count()));
+    }
+  }
+  return rejected;
+}
+
+namespace {
+
+// Also the settings, where they may be read.
+void ReadSettings(rd_kafka_t* client, std::chrono::milliseconds timeout, TopicCheck* check) {
+  const absl::StatusOr<TopicLimits> limits = ReadTopicLimits(client, check->topic, timeout);
+  if (!limits.ok()) {
+    check->settings_error = std::string(limits.status().message());
+    return;
+  }
+  check->settings = TopicSettings{limits->message_bytes_max, limits->min_insync_replicas,
+                                  limits->retention,         limits->compacts,
+                                  limits->deletes,           limits->uncompressed};
+}
+
+TopicCheck CheckTopic(rd_kafka_t* client, const std::string& name,
+                      std::chrono::milliseconds timeout) {
+  TopicCheck check;
+  check.topic = name;
+  const Topic topic(rd_kafka_topic_new(client, name.c_str(), nullptr));
+  if (topic == nullptr) {
+    check.error = rd_kafka_err2str(rd_kafka_last_error());
+    return check;
+  }
+  const rd_kafka_metadata_t* raw = nullptr;
+  const rd_kafka_resp_err_t error =
+      rd_kafka_metadata(client, 0, topic.get(), &raw, static_cast<int>(timeout.count()));
+  const Metadata metadata(raw);
+  if (error != RD_KAFKA_RESP_ERR_NO_ERROR) {
+    check.error = rd_kafka_err2str(error);
+    return check;
+  }
+  const rd_kafka_metadata_topic_t& found = metadata->topics[0];
+  if (found.err != RD_KAFKA_RESP_ERR_NO_ERROR) {
+    check.error = rd_kafka_err2str(found.err);
+    return check;
+  }
+  check.partitions = found.partition_cnt;
+  for (int i = 0; i < found.partition_cnt; ++i) {
+    check.replication_factor =
+        i == 0 ? found.partitions[i].replica_cnt
+               : std::min(check.replication_factor, found.partitions[i].replica_cnt);
+  }
+  ReadSettings(client, timeout, &check);
+  return check;
+}
+
+}  // namespace
+
+absl::StatusOr<ClusterCheck> CheckCluster(const KafkaOptions& options,
+                                          const std::vector<std::string>& topics,
+                                          std::chrono::milliseconds timeout) {
+  // A producer's question would make a broker with auto.create.topics.enable create the topic.
+  ASSIGN_OR_RETURN(const Producer client, MakeClient(options, RD_KAFKA_CONSUMER));
+  const rd_kafka_metadata_t* raw = nullptr;
+  const rd_kafka_resp_err_t result =
+      rd_kafka_metadata(client.get(), 0, nullptr, &raw, static_cast<int>(timeout.count()));
+  const Metadata metadata(raw);
+  if (result != RD_KAFKA_RESP_ERR_NO_ERROR) {
+    return absl::UnavailableError(
+        absl::StrFormat("Kafka does not answer: %s: check bootstrap.servers and the network",
+                        rd_kafka_err2str(result)));
+  }
+  ClusterCheck check;
+  for (int i = 0; i < metadata->broker_cnt; ++i) {
+    check.brokers.push_back(
+        absl::StrFormat("%s:%d", metadata->brokers[i].host, metadata->brokers[i].port));
+    if (const auto bytes = ReadRequestBytesMax(client.get(), metadata->brokers[i].id, timeout);
+        bytes.ok()) {
+      check.request_bytes_max = std::min(check.request_bytes_max.value_or(*bytes), *bytes);
+    }
+  }
+  for (const std::string& topic : topics) {
+    check.topics.push_back(CheckTopic(client.get(), topic, timeout));
+  }
+  return check;
 }
 
 }  // namespace walpost::kafka

@@ -18,12 +18,11 @@
 
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_format.h"
-#include "base/printable.h"
 #include "base/status.h"
-#include "observe/history.h"
-#include "observe/http_access.h"
+#include "base/text.h"
+#include "observe/http_client.h"
 #include "observe/page.h"
-#include "observe/rendered.h"
+#include "observe/snapshot.h"
 
 namespace walpost::observe {
 namespace {

@@ -2,6 +2,7 @@
 
 #include <glog/logging.h>
 #include <unistd.h>
+#include <nlohmann/json.hpp>
 
 #include <algorithm>
 #include <atomic>
@@ -10,15 +11,13 @@
 #include <cstdlib>
 #include <mutex>
 #include <new>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <utility>
 
 #include "absl/strings/str_format.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
-#include "base/printable.h"
-#include "observe/repeat_limiter.h"
+#include "base/text.h"
 
 namespace walpost::observe {
 
@@ -190,6 +189,32 @@ void Log(Severity severity, LogEvent event, std::string_view message,
     }
     rest.remove_prefix(static_cast<std::size_t>(written));
   }
+}
+
+std::optional<std::uint64_t> RepeatLimiter::Take(base::LogEvent event, std::string_view cause,
+                                                 base::MonotonicTime now) {
+  const auto [found, is_new] =
+      reported_.try_emplace({event, std::string(cause)}, Reported{now, now, 0});
+  Reported& reported = found->second;
+  // Each line moves `all_again` by one interval; so many of them may lie ahead.
+  if (reported.all_again > now + (kAtOnce - 1) * kEvery) {
+    ++reported.not_reported;
+    return std::nullopt;
+  }
+  reported.at = now;
+  reported.all_again = std::max(reported.all_again, now) + kEvery;
+  const std::uint64_t not_reported = std::exchange(reported.not_reported, 0);
+  if (is_new && reported_.size() > kCausesMax) {
+    Forget();
+  }
+  return not_reported;
+}
+
+// The one that was written longest ago.
+void RepeatLimiter::Forget() {
+  reported_.erase(
+      std::min_element(reported_.begin(), reported_.end(),
+                       [](const auto& a, const auto& b) { return a.second.at < b.second.at; }));
 }
 
 }  // namespace walpost::observe

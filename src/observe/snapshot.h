@@ -6,8 +6,10 @@
 // Units: seconds as double only at the metrics' edge; here micro- and milliseconds as named.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -15,17 +17,44 @@
 #include <utility>
 #include <vector>
 
-#include "base/broker_figures.h"
-#include "base/delay_histogram.h"
-#include "base/delivered_event.h"
-#include "base/event_counters.h"
+#include "base/figures.h"
 #include "base/lsn.h"
-#include "base/server_figures.h"
 #include "base/state.h"
 #include "base/time.h"
-#include "observe/history.h"
 
 namespace walpost::observe {
+
+// History - the last hour, as the status page draws it.
+// Why: who is called at night sees at once since when it has been so, with or without a monitoring
+//   system.
+// Thread: a value; SnapshotBoard guards it.
+// Units/limits: a point every 15 s, 240 of them, some 40 bytes each.
+struct Snapshot;
+
+struct HistoryPoint {
+  base::WallTime at;
+  std::uint64_t delivered = 0;  // since the start
+  std::uint64_t lag_bytes = 0;
+  std::uint64_t in_flight_events = 0;
+  std::int64_t oldest_age_ms = 0;  // of what is in flight
+};
+
+class History {
+ public:
+  static constexpr std::chrono::seconds kEvery{15};
+  static constexpr std::size_t kPoints = 240;
+
+  // Keeps those that are `kEvery` apart, the first at once.
+  void Add(const Snapshot& snapshot);
+
+  const std::deque<HistoryPoint>& points() const { return points_; }
+
+ private:
+  std::deque<HistoryPoint> points_;
+};
+
+// An array for each field, all of the same length, oldest first.
+std::string RenderHistoryJson(const std::deque<HistoryPoint>& points);
 
 using base::DelayHistogram;
 
@@ -148,6 +177,41 @@ class SnapshotBoard {
   mutable std::mutex mutex_;
   History history_;
   std::shared_ptr<const Snapshot> newest_;
+};
+
+// Rendered - a body that is made once for each snapshot, however many ask for it.
+// Why: fifty open pages and a few scrapers ask for the same; what that costs must not grow with them.
+// Thread: any; who comes while it is being made waits for it.
+// Units/limits: no older than kYoungerThan, since it also has figures of the process, which a new
+//   snapshot does not bring.
+class Rendered {
+ public:
+  using Render = std::function<std::string(const Snapshot&)>;
+
+  static constexpr std::chrono::milliseconds kYoungerThan{1'000};
+
+  explicit Rendered(Render render) : render_(std::move(render)) {}
+
+  // `snapshot` may be null, before the first: then it is that of an empty one.
+  std::string Of(const std::shared_ptr<const Snapshot>& snapshot, base::MonotonicTime now) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (!made_ || snapshot != snapshot_ || now - made_at_ >= kYoungerThan) {
+      body_ = render_(snapshot ? *snapshot : Snapshot());
+      made_ = true;
+      snapshot_ = snapshot;
+      made_at_ = now;
+    }
+    return body_;
+  }
+
+ private:
+  const Render render_;
+  std::mutex mutex_;
+  // Guarded by mutex_.
+  bool made_ = false;
+  std::string body_;
+  std::shared_ptr<const Snapshot> snapshot_;  // what it is of
+  base::MonotonicTime made_at_;
 };
 
 }  // namespace walpost::observe

@@ -8,7 +8,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/time/time.h"
 #include "observe/http_server.h"
-#include "observe/process_metrics.h"
+#include "observe/metrics.h"
 
 namespace walpost::observe {
 namespace {

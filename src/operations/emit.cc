@@ -7,7 +7,6 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "base/status.h"
-#include "operations/granted_rights.h"
 #include "operations/trusted_owner.h"
 #include "postgres/sql_connection.h"
 

@@ -1,7 +1,7 @@
 #include "operations/outcome.h"
 
 #include "absl/strings/str_format.h"
-#include "base/printable.h"
+#include "base/text.h"
 
 namespace walpost::operations {
 

@@ -1,11 +1,19 @@
 // Outcome - what a verb prints and how it ends. Verbs print nothing themselves.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
+#include <iterator>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
+#include "envelope/encoder.h"
+#include "kafka/kafka_sink.h"
+#include "postgres/connect.h"
+#include "registry/http.h"
 
 namespace walpost::operations {
 
@@ -46,5 +54,54 @@ using OnProgress =
 
 // A line for stderr at once, about one of many rows.
 using OnWarning = std::function<void(const std::string& line)>;
+
+// PipelineSettings - what verbs know of the pipeline that they are about: its servers, topics and outboxes.
+// Thread: values, filled in by cli from the configuration.
+struct PipelineSettings {
+  std::string name;
+  kafka::KafkaOptions kafka;
+  postgres::ConnectOptions source;
+  std::string dead_letter_conninfo;  // where walpost.dead_letters is; empty = the source's
+  std::vector<envelope::OutboxOptions> outboxes;
+  envelope::EncoderOptions messages;  // of logical messages that are events
+  registry::RegistryOptions registry;
+  std::chrono::milliseconds kafka_timeout{15'000};
+  std::uint64_t dead_letters_max = 10'000;  // delivery.dead_letters_max
+};
+
+// CheckLine - one finding of `walpost check`; CheckLines - all of them, in the order they were found.
+struct CheckLine {
+  enum class Level { kOk, kWarning, kFailed };
+
+  Level level = Level::kOk;
+  std::string name;
+  std::string text;  // what was found; for a problem also how to fix it
+};
+
+class CheckLines {
+ public:
+  void Ok(std::string name, std::string text) {
+    lines_.push_back({CheckLine::Level::kOk, std::move(name), std::move(text)});
+  }
+
+  void Warn(std::string name, std::string text) {
+    lines_.push_back({CheckLine::Level::kWarning, std::move(name), std::move(text)});
+  }
+
+  void Fail(std::string name, std::string text) {
+    lines_.push_back({CheckLine::Level::kFailed, std::move(name), std::move(text)});
+  }
+
+  void Append(std::vector<CheckLine> lines) {
+    std::move(lines.begin(), lines.end(), std::back_inserter(lines_));
+  }
+
+  const std::vector<CheckLine>& all() const { return lines_; }
+
+  std::vector<CheckLine> Take() { return std::move(lines_); }
+
+ private:
+  std::vector<CheckLine> lines_;
+};
 
 }  // namespace walpost::operations

@@ -9,15 +9,66 @@
 //   Types".
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "base/time.h"
+#include "outbox/table_mapper.h"
 #include "pgoutput/message.h"
 
 namespace walpost::outbox {
+
+// AnnouncedTypes - the types that the server sends right before a table, until it is known whose they are.
+// Why: it sends them for every table, each time that it announces it. A stream may hold any number of
+//   other tables, whose types are not ours to keep.
+// Thread: one owner.
+// Limits: no more types than a table has columns (kMax); what a mapper has are those of its own table.
+class AnnouncedTypes {
+ public:
+  // PostgreSQL's own limit of columns.
+  static constexpr std::size_t kMax = 1'600;
+
+  // To be called with every Type message. What comes after kMax of them is of no table.
+  void Add(const pgoutput::Type& type);
+
+  // To be called with every Relation message, before it is bound. `mapper` is its outbox's, and is
+  // unbound: the types of before come again with each announcement. Null = the table is no outbox.
+  void GiveTo(TableMapper* mapper);
+
+  // For a new connection.
+  void Clear() { types_.clear(); }
+
+ private:
+  struct Kept {
+    std::uint32_t oid = 0;
+    std::string schema;
+    std::string name;
+  };
+
+  std::vector<Kept> types_;
+};
+
+// Dates and times from both forms the server may send, as counts since 1970.
+// Why: the stream is binary from PostgreSQL 14 on, and what verbs read is text. One value must mean
+//   the same in both, or a row that was delivered is no record for `audit` and `replay`.
+// Thread: free functions.
+// Errors: kInvalidArgument for infinities, for what no count of microseconds reaches, and for text
+//   that is not in ISO form; never the value itself.
+// Source: PostgreSQL source, the *_send and *_out functions of each type; EncodeDateTime writes a
+//   year before 1 as 44 BC.
+
+// date: days since 1970.
+absl::StatusOr<std::int64_t> ToUnixDays(const pgoutput::Value& value);
+
+// time: microseconds since midnight; 24:00 is a time.
+absl::StatusOr<std::int64_t> ToDayMicros(const pgoutput::Value& value);
+
+// timestamp, as in UTC, and timestamptz.
+absl::StatusOr<base::WallTime> ToInstant(const pgoutput::Value& value);
 
 // Type OIDs are fixed in pg_type.dat for built-in types.
 namespace type_oid {

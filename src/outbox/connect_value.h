@@ -20,6 +20,16 @@
 
 namespace walpost::outbox {
 
+// DecimalText - a numeric with a fixed scale, as Java's BigDecimal prints it: 0E-10, 1.50.
+// Thread: free functions.
+// Errors: kInvalidArgument for NaN and infinities; never the value itself.
+// Source: PostgreSQL source, numeric_send; Java SE, BigDecimal.toString.
+
+// numeric(p,s) with s >= 0; a plain numeric has no scale of its own.
+bool HasFixedScale(std::int32_t modifier);
+
+absl::StatusOr<std::string> DecimalText(const pgoutput::Value& value);
+
 class ConnectColumn {
  public:
   // Nothing for a type that is not supported. `oid` is below the domain, `modifier` of the column

@@ -10,13 +10,14 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "outbox/connect_value.h"
-#include "outbox/debezium_options.h"
 #include "outbox/event.h"
-#include "outbox/topic_router.h"
+#include "outbox/options.h"
+#include "outbox/topic_rules.h"
 #include "pgoutput/message.h"
 
 namespace walpost::outbox {
@@ -79,6 +80,27 @@ class EventRouter {
   std::string payload_name_;
   std::optional<ConnectColumn> payload_column_;
   std::string json_;
+};
+
+// TopicReach - which topics the events of an outbox may go to.
+// Why: a record does not name its table. The configuration says whether two outboxes may send to the
+//   same topic.
+// Limits: may say yes where no row ever names the topic; says no only where none can.
+
+// The pattern of what `topic`, or the regex in its place, can give; empty for one that is not understood.
+std::string ImpliedTopics(const TableOptions& options);
+
+class TopicReach {
+ public:
+  explicit TopicReach(const TableOptions& options);
+
+  bool Holds(std::string_view topic) const;
+  bool Meets(const TopicReach& other) const;
+
+ private:
+  using Patterns = std::vector<std::string>;
+
+  std::vector<Patterns> limits_;  // a topic matches one pattern of each
 };
 
 }  // namespace walpost::outbox

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_format.h"
-#include "base/byte_reader.h"
+#include "base/bytes.h"
 #include "base/dead_letter.h"
 #include "base/status.h"
 #include "outbox/column_value.h"

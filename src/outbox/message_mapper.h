@@ -5,7 +5,7 @@
 //   next Map call.
 // Limits: nothing is allocated per message once warm.
 // Errors: kInvalidArgument (an undeliverable event) for bytes that are no OutboxMessage, a required
-//   field that is missing and a topic or partition that cannot be; outbox/undeliverable.h says which.
+//   field that is missing and a topic or partition that cannot be; outbox/event.h says which.
 //   Messages hold no values other than prefix, id and topic.
 // Source: proto/walpost/v1/outbox_message.proto; docs/messages.md.
 #pragma once
@@ -19,9 +19,49 @@
 #include "absl/status/statusor.h"
 #include "outbox/event.h"
 #include "outbox/topic_rules.h"
-#include "outbox/topic_template.h"
 
 namespace walpost::outbox {
+
+// WireReader - protobuf's wire format, one field after another.
+// Why: a logical message's content becomes an event without a copy; a generated class would copy
+//   every field. A fuzz target holds what is read against the generated class.
+// Thread: a value.   Lifetime: views live as long as the bytes it was given.
+// Errors: ok() is false after Next() has returned false before the end: a field that is cut, too
+//   long or of an unknown kind, or one of the groups that proto3 does not have.
+// Source: protobuf manual, "Encoding".
+class WireReader {
+ public:
+  enum class Kind : std::uint8_t { kVarint, kFixed64, kBytes, kFixed32 };
+
+  explicit WireReader(std::string_view bytes) : rest_(bytes) {}
+
+  // The next field, or false: at the end, or where nothing can be read.
+  bool Next();
+
+  bool ok() const { return ok_; }
+
+  std::uint32_t field() const { return field_; }
+
+  Kind kind() const { return kind_; }
+
+  // Of a field of kind kVarint.
+  std::uint64_t number() const { return number_; }
+
+  // Of a field of kind kBytes.
+  std::string_view bytes() const { return bytes_; }
+
+ private:
+  bool Fail();
+  bool Varint(std::size_t bytes_max, std::uint64_t* value);
+  bool Take(std::size_t size);
+
+  std::string_view rest_;
+  bool ok_ = true;
+  std::uint32_t field_ = 0;
+  Kind kind_ = Kind::kVarint;
+  std::uint64_t number_ = 0;
+  std::string_view bytes_;
+};
 
 // What stands for the table's name wherever an event is named: "message:shop".
 inline constexpr std::string_view kMessageLabel = "message:";

@@ -1,17 +1,45 @@
 // TableOptions - how the columns of one outbox table become an event. Plain data, filled in by
-// config. Presets `walpost` and `debezium` are functions that return such a struct (presets.h).
+// config. Presets `walpost` and `debezium` are functions that return such a struct.
 // Thread: values.
 #pragma once
 
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
-#include "outbox/debezium_options.h"
 #include "outbox/topic_rules.h"
 
 namespace walpost::outbox {
+
+// DebeziumOptions - the settings of Debezium's Event Router other than the columns it reads. Plain
+// data, filled in by config.
+// Thread: values.
+// Source: Debezium's documentation, "Outbox Event Router".
+struct Placement {
+  enum class Where { kHeader, kEnvelope, kPartition };
+
+  std::string column;
+  Where where = Where::kHeader;
+  std::string alias;
+
+  friend bool operator==(const Placement&, const Placement&) = default;
+};
+
+struct DebeziumOptions {
+  std::string topic_regex = "(?<routedByValue>.*)";
+  std::string topic_replacement = "outbox.event.${routedByValue}";
+  std::string timestamp;  // column of the record's time; empty = when the transaction committed
+  std::vector<Placement> placements;
+  bool missing_ignored = false;  // a placed column that the table does not have is left out
+  bool expand_json = false;
+  bool keep_json_nulls = false;  // members that are null, when expanded
+  bool keep_empty_arrays = false;
+  bool tombstone_on_empty = false;
+
+  friend bool operator==(const DebeziumOptions&, const DebeziumOptions&) = default;
+};
 
 // Candidates for one field: the first name present in the Relation is used. Empty = the field is
 // not mapped.
@@ -56,5 +84,15 @@ struct TableOptions {
 
 // Every column that anything of an event may be read from. A table need not have them all.
 std::vector<std::string> MappedColumns(const TableOptions& options);
+
+// Presets - the mapping that `preset: walpost` and `preset: debezium` stand for.
+
+// Of rows of preset walpost and of messages: bounded by its text, as that of Debezium's Event Router.
+inline constexpr char kDefaultTopic[] = "outbox.event.{aggregate_type}";
+
+// nullopt for a name that is no preset. kPresetNames lists those that are.
+std::optional<TableOptions> PresetOptions(std::string_view preset);
+
+inline constexpr std::string_view kPresetNames[] = {"walpost", "debezium"};
 
 }  // namespace walpost::outbox

@@ -12,15 +12,13 @@
 
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
-#include "base/printable.h"
 #include "base/status.h"
+#include "base/text.h"
 #include "outbox/column_value.h"
+#include "outbox/event.h"
 #include "outbox/event_router.h"
 #include "outbox/headers_column.h"
-#include "outbox/topic_reach.h"
-#include "outbox/topic_template.h"
-#include "outbox/trace_context.h"
-#include "outbox/undeliverable.h"
+#include "outbox/topic_rules.h"
 
 namespace walpost::outbox {
 

@@ -1,13 +1,82 @@
 #include "outbox/topic_rules.h"
 
 #include <algorithm>
+#include <array>
 #include <iterator>
+#include <utility>
 
 #include "absl/strings/str_format.h"
-#include "outbox/topic_template.h"
-#include "outbox/undeliverable.h"
+#include "base/status.h"
+#include "outbox/event.h"
 
 namespace walpost::outbox {
+namespace {
+
+constexpr std::size_t kTopicBytesMax = 249;
+
+constexpr std::array<bool, 256> MakeLegal() {
+  std::array<bool, 256> legal{};
+  for (const char c :
+       std::string_view("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-")) {
+    legal[static_cast<unsigned char>(c)] = true;
+  }
+  return legal;
+}
+
+constexpr std::array<bool, 256> kLegal = MakeLegal();
+
+bool AllLegal(std::string_view text) {
+  return std::all_of(text.begin(), text.end(), IsTopicCharacter);
+}
+
+}  // namespace
+
+absl::StatusOr<TopicTemplate> TopicTemplate::Parse(std::string_view text) {
+  TopicTemplate result;
+  std::string_view rest = text;
+  while (!rest.empty()) {
+    Part part;
+    if (rest[0] == '{') {
+      const std::size_t close = rest.find('}');
+      if (close == std::string_view::npos || close == 1) {
+        return absl::InvalidArgumentError(
+            absl::StrFormat("topic template '%s': a '{' needs a column name and a '}'", text));
+      }
+      part.is_placeholder = true;
+      part.text = std::string(rest.substr(1, close - 1));
+      rest.remove_prefix(close + 1);
+    } else {
+      part.text = std::string(rest.substr(0, rest.find('{')));
+      rest.remove_prefix(part.text.size());
+      if (!AllLegal(part.text)) {
+        return absl::InvalidArgumentError(absl::StrFormat(
+            "topic template '%s': only letters, digits, '.', '_' and '-' may stand outside {}",
+            text));
+      }
+    }
+    result.parts_.push_back(std::move(part));
+  }
+  if (result.parts_.empty()) {
+    return absl::InvalidArgumentError("topic template is empty");
+  }
+  return result;
+}
+
+std::string TopicTemplate::Pattern() const {
+  std::string pattern;
+  for (const Part& part : parts_) {
+    pattern += part.is_placeholder ? "*" : part.text;
+  }
+  return pattern;
+}
+
+bool IsTopicCharacter(char c) { return kLegal[static_cast<unsigned char>(c)]; }
+
+bool IsLegalTopic(std::string_view topic) {
+  return !topic.empty() && topic.size() <= kTopicBytesMax && topic != "." && topic != ".." &&
+         AllLegal(topic);
+}
+
 namespace {
 
 constexpr std::string_view kReservedPrefixes[] = {"__", "walpost."};
@@ -135,6 +204,46 @@ absl::Status TopicRules::Check(std::string_view topic) const {
                         topic));
   }
   return absl::OkStatus();
+}
+
+namespace {
+
+// Java's line terminators, and those of PCRE2: where a '.' and a '$' would differ.
+bool HasLineBreak(std::string_view text) {
+  return text.find_first_of("\n\v\f\r") != std::string_view::npos ||
+         text.find("\u0085") != std::string_view::npos ||
+         text.find("\u2028") != std::string_view::npos ||
+         text.find("\u2029") != std::string_view::npos;
+}
+
+}  // namespace
+
+absl::StatusOr<TopicRouter> TopicRouter::Make(const std::string& regex,
+                                              const std::string& replacement) {
+  ASSIGN_OR_RETURN(JavaRegex made, JavaRegex::Make(regex, replacement));
+  return TopicRouter(std::move(made));
+}
+
+absl::StatusOr<std::string_view> TopicRouter::Route(std::string_view value) {
+  const auto known = topics_.find(value);
+  if (known != topics_.end()) {
+    return std::string_view(known->second);
+  }
+  if (HasLineBreak(value)) {
+    return absl::InvalidArgumentError("it has a line break, which no topic's name can have");
+  }
+  topic_.clear();
+  RETURN_IF_ERROR(regex_.Replace(value, &topic_));
+  if (!IsLegalTopic(topic_)) {
+    return std::string_view(topic_);
+  }
+  const std::size_t bytes = value.size() + topic_.size();
+  if (topics_.size() >= kRememberedMax || bytes_ + bytes > kRememberedBytesMax) {
+    topics_.clear();
+    bytes_ = 0;
+  }
+  bytes_ += bytes;
+  return std::string_view(topics_.emplace(value, topic_).first->second);
 }
 
 }  // namespace walpost::outbox

@@ -3,21 +3,89 @@
 #pragma once
 
 #include <array>
+#include <chrono>
+#include <cstddef>
 #include <cstdint>
+#include <deque>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
-#include "base/delay_histogram.h"
-#include "base/event_counters.h"
-#include "pipeline/recent_events.h"
-#include "pipeline/reconnect_reason.h"
+#include "base/figures.h"
+#include "base/state.h"
+#include "base/time.h"
+#include "delivery/sink.h"
+#include "delivery/tracker.h"
 
 namespace walpost::pipeline {
 
-// Where the time of a batch goes, by the event in it that waited longest; see stage_times.h.
+// ReconnectReason - why a connection to the source ended, or was not made, and another is tried.
+enum class ReconnectReason {
+  kConnectFailed,   // an attempt failed
+  kLoginRejected,   // after it has streamed once: passwords are rotated
+  kSlotInUse,       // another instance streams
+  kLost,            // the connection
+  kServerError,     // an error of the server ended the stream
+  kServerStopping,  // left, so that the server can shut down, or ended by it
+  kTakenOver,       // another instance went on meanwhile: everything in memory was given up
+  kPlanned,         // to run preflight again
+  kPromoted,        // a standby that is read is on another timeline now
+};
+
+inline constexpr ReconnectReason kAllReconnectReasons[] = {
+    ReconnectReason::kConnectFailed, ReconnectReason::kLoginRejected,
+    ReconnectReason::kSlotInUse,     ReconnectReason::kLost,
+    ReconnectReason::kServerError,   ReconnectReason::kServerStopping,
+    ReconnectReason::kTakenOver,     ReconnectReason::kPlanned,
+    ReconnectReason::kPromoted};
+
+// snake_case, as in the metrics.
+std::string_view ReconnectReasonName(ReconnectReason reason);
+
+// Of an end that is no halt; `connecting`: of an attempt.
+ReconnectReason ReconnectReasonOf(const base::StreamEnd& end, bool connecting);
+
+// RecentEvents - some of the last events that Kafka has taken, newest first, for people to look at.
+// Why: to note an event costs several times what it costs to count it. So in each window of time only
+//   the first few are noted, and the one that leaves nothing in flight: with few events that is each,
+//   and when it falls silent the last one is there.
+// Thread: one owner.
+// Units/limits: kKept events; of id and type at most kTextMax bytes.
+class RecentEvents {
+ public:
+  static constexpr std::size_t kKept = 20;
+  static constexpr std::chrono::milliseconds kWindow{100};
+  static constexpr std::size_t kTextMax = 200;
+
+  // Begins the next window when it is time.
+  void Tick(base::MonotonicTime now) {
+    if (now >= next_window_) {
+      next_window_ = now + kWindow;
+      room_ = kKept;
+    }
+  }
+
+  // Whether an event that was just delivered is to be noted.
+  bool Wants(const delivery::Tracker& tracker) const {
+    return room_ > 0 || tracker.in_flight_events() == 1;
+  }
+
+  void Note(const delivery::Tracker::Entry& entry, delivery::PartitionOffset where,
+            base::WallTime now);
+
+  std::vector<base::DeliveredEvent> NewestFirst() const;
+
+ private:
+  std::array<base::DeliveredEvent, kKept> ring_;  // its texts keep their memory
+  std::size_t noted_ = 0;                         // so far; the next is at noted_ % kKept
+  std::size_t room_ = 0;                          // in this window
+  base::MonotonicTime next_window_;
+};
+
+// Where the time of a batch goes, by the event in it that waited longest; see StageTimes.
 struct StageHistograms {
   base::DelayHistogram source;   // from its commit until it was taken from the stream
   base::DelayHistogram queue;    // from there until it is with the producer
@@ -72,6 +140,43 @@ struct Counters : base::EventCounters {
   FailedEvents events_failed;
   StageHistograms stages;
   RecentEvents recent;
+};
+
+// StageTimes - where the time between a commit and its acknowledgement goes: to us, through us, or
+// through Kafka.
+// Why: one delay shows that something is slow, but not which side.
+// How: one sample of each stage for each batch that goes to the producer, of the event that waited
+//   longest; nothing is done for a single event.
+// Thread: loop thread.   Lifetime: `counters` must outlive it.
+class StageTimes {
+ public:
+  explicit StageTimes(Counters* counters) : counters_(counters) {}
+
+  // True when the next event taken is the first of a batch, for OnTaken.
+  bool wants_event() const { return !taken_at_; }
+
+  // The first event of a batch was taken from the stream.
+  void OnTaken(base::WallTime commit_time, base::Now now);
+
+  // Everything below `cursor` is with a producer, of everything below `end` that was taken.
+  void OnSubmitted(delivery::Sequence cursor, delivery::Sequence end, base::Now now);
+
+  // Everything below `oldest` is acknowledged or decided.
+  void OnSettled(delivery::Sequence oldest, base::Now now);
+
+  // What is in flight is given up.
+  void Forget();
+
+ private:
+  struct Batch {
+    delivery::Sequence end = 0;
+    base::MonotonicTime submitted_at;
+  };
+
+  Counters* const counters_;
+  std::optional<base::MonotonicTime> taken_at_;  // of the oldest event that is not submitted
+  delivery::Sequence submitted_below_ = 0;       // by any producer so far
+  std::deque<Batch> batches_;                    // not acknowledged
 };
 
 }  // namespace walpost::pipeline

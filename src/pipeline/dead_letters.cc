@@ -1,5 +1,5 @@
 // What waits to be written and what is asked of the table. What a connection begins with is in
-// dead_letters_load.cc, parked keys are in dead_letters_keys.cc, releases in dead_letters_release.cc.
+// parked keys are in dead_letters_keys.cc, releases in dead_letters_release.cc.
 #include "pipeline/dead_letters.h"
 
 #include <glog/logging.h>

@@ -19,22 +19,18 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
-#include "base/chunk_arena.h"
+#include "base/bytes.h"
 #include "base/dead_letter.h"
 #include "base/source_facts.h"
 #include "base/time.h"
 #include "delivery/sink.h"
 #include "delivery/tracker.h"
-#include "envelope/schema_table.h"
-#include "pipeline/dead_letter_release.h"
+#include "envelope/schema.h"
 #include "pipeline/dead_letter_request.h"
-#include "pipeline/destinations.h"
 #include "pipeline/halt.h"
 #include "pipeline/known_rows.h"
 #include "pipeline/options.h"
-#include "pipeline/parked_key.h"
 #include "pipeline/row_records.h"
-#include "pipeline/sent_rows.h"
 
 namespace walpost::pipeline {
 

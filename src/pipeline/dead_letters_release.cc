@@ -4,8 +4,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "envelope/dead_letter.h"
-#include "envelope/position.h"
+#include "envelope/control_records.h"
 #include "outbox/message_mapper.h"
 #include "pipeline/dead_letters.h"
 

@@ -18,7 +18,6 @@
 #include <string>
 #include <string_view>
 
-#include "base/backoff.h"
 #include "base/time.h"
 #include "delivery/sink.h"
 #include "delivery/tracker.h"
@@ -26,8 +25,7 @@
 #include "pipeline/halt.h"
 #include "pipeline/held_topics.h"
 #include "pipeline/progress_keeper.h"
-#include "pipeline/schema_look_ups.h"
-#include "pipeline/stage_times.h"
+#include "pipeline/row_records.h"
 #include "pipeline/undeliverables.h"
 
 namespace walpost::pipeline {

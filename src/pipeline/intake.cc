@@ -8,8 +8,8 @@
 
 #include "absl/strings/str_format.h"
 #include "base/status.h"
-#include "outbox/undeliverable.h"
-#include "pipeline/fingerprint.h"
+#include "outbox/event.h"
+#include "pipeline/history.h"
 
 namespace walpost::pipeline {
 

@@ -17,7 +17,7 @@
 #include "base/source_facts.h"
 #include "delivery/tracker.h"
 #include "envelope/encoder.h"
-#include "outbox/announced_types.h"
+#include "outbox/column_value.h"
 #include "outbox/message_mapper.h"
 #include "outbox/table_mapper.h"
 #include "pgoutput/decoder.h"

@@ -21,7 +21,7 @@
 #include "base/lsn.h"
 #include "base/source_facts.h"
 #include "base/time.h"
-#include "delivery/ring.h"
+#include "delivery/tracker.h"
 #include "pipeline/halt.h"
 
 namespace walpost::pipeline {

@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_format.h"
-#include "base/notice.h"
+#include "base/log_event.h"
 
 namespace walpost::pipeline {
 

@@ -1,12 +1,11 @@
-// The part of Pipeline that answers for one connection after another: whether the source is still the
-// history that was read, who may publish, and when to connect anew.
 #include <algorithm>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_format.h"
-#include "pipeline/fingerprint.h"
+#include "pipeline/history.h"
 #include "pipeline/pipeline.h"
-#include "pipeline/source_change.h"
 
 namespace walpost::pipeline {
 
@@ -255,6 +254,225 @@ void Pipeline::ConnectAnew(ReconnectReason reason, base::Now now) {
   phase_ = Phase::kIdle;
   connect_at_ = now.mono;
   timers_.OnLeft(now);
+}
+
+// Before the end: whatever can be delivered is.
+bool Pipeline::Drained() const {
+  if (phase_ == Phase::kHalting) {
+    return tracker_.oldest_unsettled() >= halt_boundary_;
+  }
+  const bool stuck =
+      dispatcher_.halt_at() && tracker_.oldest_unsettled() >= dispatcher_.halt_at()->sequence;
+  return phase_ == Phase::kDraining && ((tracker_.empty() && !completing_) || stuck);
+}
+
+void Pipeline::OnDeadLetterReply(DeadLetterReply reply, base::Now now) {
+  DeadLetterOutcome outcome;
+  std::optional<Halt> halt = dead_letters_.OnReply(std::move(reply), now, &outcome);
+  for (const delivery::Sequence sequence : outcome.written) {
+    undeliverables_.OnWritten(sequence);
+    counters_.last_delivered_at = now.wall;
+  }
+  for (const delivery::Sequence sequence : outcome.given_back) {
+    undeliverables_.GiveBack(sequence);
+  }
+  if (!outcome.given_back.empty()) {
+    dispatcher_.OfferAgain();
+  }
+  if (!dead_letters_.trouble().empty()) {
+    last_error_ = dead_letters_.trouble();
+  }
+  dispatcher_.Pump();
+  CheckDispatcherHalt(now);
+  if (!halt) {
+    return;
+  }
+  if (phase_ == Phase::kStreaming) {
+    OnSourceHalt(*std::move(halt), now);
+  } else if (phase_ == Phase::kIdle || phase_ == Phase::kConnecting) {
+    halt_ = std::move(halt);
+    HaltNow();
+  } else if (halt->reason == base::HaltReason::kTimelineChanged &&
+             (phase_ == Phase::kHalting || phase_ == Phase::kDraining)) {
+    HaltAtOnce(*std::move(halt));  // nothing more is delivered of what another history has
+  }
+}
+
+void Pipeline::CheckProgress(base::Now now) {
+  intake_.Settle(tracker_.safe_lsn());
+  keeper_.Tick(tracker_.safe_lsn(), dead_letters_.written_rows(), reply_wanted_ || Drained(), now);
+  reply_wanted_ = false;
+  // Without progress the server may fall back to what it has on its disk.
+  dead_letters_.OnConfirmable(options_.progress_topic.empty() && facts_
+                                  ? std::min(confirmable(), facts_->restart_lsn)
+                                  : confirmable());
+  dead_letters_.Tick(now);
+  dispatcher_.SubmitOwn(now);
+  if (phase_ != Phase::kStreaming) {
+    return;
+  }
+  if (auto halt = keeper_.Unwritten(counters_.last_delivered_at)) {
+    BeginHalt(*std::move(halt), now);
+  }
+}
+
+namespace {
+
+// The next connection's preflight sees the same.
+constexpr char kUnseen[] = "the catalogs could not be read while streaming: ";
+
+}  // namespace
+
+// Rows that were inserted while a table was out of the publication never come. To confirm what is behind
+// them could lose them, so the transaction stays open until the catalogs show that nothing was edited.
+std::optional<base::MonotonicTime> Pipeline::look_due() const {
+  if (!connected_ || looks_.under_way || phase_ != Phase::kStreaming) {
+    return std::nullopt;
+  }
+  if (intake_.must_look()) {
+    return looks_.next;
+  }
+  if (!intake_.position_waits()) {
+    // Whoever waits for this stream to confirm says so in the server's settings only: its commits, when
+    // walpost has become a synchronous standby.
+    return stalled() ? std::optional(std::max(
+                           looks_.stalled_since + Looks::kLookAfterStall,
+                           looks_.next - Looks::kLookEvery + Looks::kLookWhileStalledEvery))
+                     : std::nullopt;
+  }
+  // Who asks may be waiting for it to be confirmed, so as to shut down.
+  return looks_.asked_for_position ? looks_.next
+                                   : looks_.next - Looks::kLookEvery + Looks::kLookAtPositionEvery;
+}
+
+// Something waits for the sink: an event, or progress that was delivered and is not noted.
+bool Pipeline::stalled() const {
+  return connected_ && (!tracker_.empty() || confirmable() < tracker_.safe_lsn());
+}
+
+void Pipeline::CheckStall(base::Now now) {
+  if (!stalled() || confirmable() != looks_.stalled_at) {
+    looks_.stalled_at = confirmable();
+    looks_.stalled_since = now.mono;
+  }
+}
+
+std::optional<std::uint64_t> Pipeline::TakeLook(base::Now now) {
+  const std::optional<base::MonotonicTime> due = look_due();
+  if (!due || now.mono < *due) {
+    return std::nullopt;
+  }
+  looks_.under_way = true;
+  looks_.stops = intake_.must_look();
+  looks_.needed = looks_.stops || intake_.position_waits();
+  looks_.asked_for_position = false;
+  looks_.seen_lsn = intake_.seen_lsn();
+  return ++looks_.asked;
+}
+
+void Pipeline::OnLooked(std::uint64_t look, const std::variant<base::SourceFacts, StreamEnd>& seen,
+                        base::Now now) {
+  looks_.next = now.mono + Looks::kLookEvery;
+  if (look != looks_.asked || !looks_.under_way) {
+    return;  // of a connection that has ended
+  }
+  looks_.under_way = false;
+  if (phase_ != Phase::kStreaming) {
+    return;  // what is left to do needs no further frame
+  }
+  if (const auto* end = std::get_if<StreamEnd>(&seen)) {
+    if (end->kind == StreamEnd::Kind::kOperator && end->reason != HaltReason::kAuthFailed) {
+      BeginHalt(Halt{end->reason, std::string(end->status.message())}, now);
+    } else if (looks_.needed || intake_.must_look()) {
+      EndConnection(kUnseen + std::string(end->status.message()), now);
+    }
+    return;
+  }
+  const auto& facts = std::get<base::SourceFacts>(seen);
+  if (facts_->in_recovery && facts.timeline > facts_->timeline) {
+    // The next connection says where the timeline of before ended. Nothing behind that was taken.
+    ConnectAnew(ReconnectReason::kPromoted, now);
+    last_error_ = absl::StrFormat(
+        "%s, a standby, went from timeline %u to %u while it was read: connecting anew", facts.host,
+        facts_->timeline, facts.timeline);
+    return;
+  }
+  if (intake_.must_look() && !looks_.stops) {
+    return;  // it was begun before
+  }
+  if (facts.timeline != facts_->timeline || facts.in_recovery != facts_->in_recovery ||
+      (intake_.must_look() && facts.looked_lsn <= intake_.last_commit_lsn())) {
+    EndConnection(absl::StrFormat("%s%s is not the server that is streamed from, or behind it",
+                                  kUnseen, facts.host),
+                  now);
+    return;
+  }
+  // What came meanwhile, beside a look that stops nothing, was not there yet when its facts were read.
+  if (std::optional<Halt> halt = FindSourceChange(*facts_, facts, looks_.seen_lsn)) {
+    OnSourceHalt(*std::move(halt), now);
+    return;
+  }
+  base::Fingerprint looked = facts;
+  KeepSince(*facts_, base::Since(), facts_->adoption, &looked);
+  static_cast<base::Fingerprint&>(*facts_) = looked;
+  facts_->text_types = facts.text_types;
+  keeper_.OnLooked(looked);
+  if (std::optional<Halt> halt = intake_.OnLooked(*facts_)) {
+    OnSourceHalt(*std::move(halt), now);
+  } else {
+    OnPassed(now);
+  }
+}
+
+const std::optional<Halt>& Pipeline::halt() const { return halt_; }
+
+const Counters& Pipeline::counters() const { return counters_; }
+
+const delivery::Tracker& Pipeline::tracker() const { return tracker_; }
+
+const std::optional<base::SourceFacts>& Pipeline::facts() const { return facts_; }
+
+std::size_t Pipeline::parked_keys() const { return dead_letters_.parked_keys(); }
+
+const SchemaLookUps& Pipeline::schemas() const { return schemas_; }
+
+base::Lsn Pipeline::received_lsn() const { return intake_.received_lsn(); }
+
+base::Lsn Pipeline::text_until() const { return server_errors_.text_until(); }
+
+base::Lsn Pipeline::confirmed_lsn() const { return confirmed_lsn_; }
+
+base::Lsn Pipeline::server_wal_lsn() const { return server_wal_lsn_; }
+
+base::WallTime Pipeline::last_frame_at() const { return last_frame_at_; }
+
+bool Pipeline::connected() const { return connected_; }
+
+bool Pipeline::dead_letters_idle() const { return dead_letters_.idle(); }
+
+std::optional<Decision> Pipeline::TakeDecision() { return undeliverables_.TakeDecision(); }
+
+std::uint64_t Pipeline::open_dead_letters() const { return dead_letters_.open_rows(); }
+
+std::optional<DeadLetterRequest> Pipeline::TakeDeadLetterRequest(base::Now now) {
+  if (!connected_) {
+    return std::nullopt;
+  }
+  return dead_letters_.TakeRequest(
+      now, [this](delivery::Sequence sequence) { return undeliverables_.RowOf(sequence); });
+}
+
+base::Lsn Pipeline::confirmable() const {
+  // On its way to where the stream begins the server reports positions as well. In a history that is not known
+  // to be ours there may be events before them that it does not send.
+  if (!intake_.verified() || (facts_ && intake_.connection_lsn() < facts_->start_lsn)) {
+    return {};
+  }
+  return std::min(keeper_.Confirmable(tracker_.safe_lsn()), intake_.connection_lsn());
+}
+
+EventReference Pipeline::OldestInFlight() const {
+  return undeliverables_.Reference(tracker_.oldest_unsettled());
 }
 
 }  // namespace walpost::pipeline

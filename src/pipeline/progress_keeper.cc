@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_format.h"
-#include "envelope/progress.h"
+#include "envelope/control_records.h"
 
 namespace walpost::pipeline {
 

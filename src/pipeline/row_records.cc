@@ -1,9 +1,12 @@
 #include "pipeline/row_records.h"
 
+#include <glog/logging.h>
+
 #include <algorithm>
 
-#include "envelope/dead_letter.h"
+#include "envelope/control_records.h"
 #include "outbox/message_mapper.h"
+#include "outbox/table_mapper.h"
 
 namespace walpost::pipeline {
 
@@ -50,6 +53,135 @@ std::uint32_t RowRecords::SourceOf(const std::string& source) const {
   const auto found = std::find(tables_.begin(), tables_.end(), source);
   return found == tables_.end() ? envelope::SchemaNeed::kNoSource
                                 : static_cast<std::uint32_t>(found - tables_.begin());
+}
+
+Destinations::Destinations(const PipelineOptions& options) {
+  for (const envelope::OutboxOptions& outbox : options.outboxes) {
+    rules_.push_back(outbox::TableMapper(outbox.table).topic_rules());
+  }
+  if (!options.messages.prefixes.empty()) {
+    rules_.push_back(
+        outbox::MessageMapper(options.messages.topic, options.messages.topics).topic_rules());
+  }
+}
+
+bool Destinations::Allow(std::uint32_t table, std::string_view topic) const {
+  return !rules_.empty() &&
+         rules_[std::min<std::size_t>(table, rules_.size() - 1)].Check(topic).ok();
+}
+
+absl::Status Destinations::Check(std::string_view topic) const {
+  absl::Status status = absl::OkStatus();
+  for (const outbox::TopicRules& rules : rules_) {
+    status = rules.Check(topic);
+    if (status.ok()) {
+      break;
+    }
+  }
+  return status;
+}
+
+using envelope::SchemaTable;
+using State = SchemaTable::State;
+
+bool SchemaLookUps::Refreshable(const SchemaTable::Entry& entry) const {
+  return entry.state == State::kKnown && !entry.fixed && entry.used;
+}
+
+std::optional<SchemaLookUp> SchemaLookUps::Take(base::Now now) {
+  if (asking_ || now.mono < ask_at_ || (table_.wanted() == 0 && now.mono < look_at_)) {
+    return std::nullopt;
+  }
+  look_at_ = now.mono + kLookEvery;
+  times_.resize(table_.size());
+  SchemaLookUp look_up;
+  for (SchemaTable::Ref ref = 1; ref <= table_.size(); ++ref) {
+    const bool due = now.mono >= times_[ref - 1].due;
+    if (due && table_.entry(ref).state == State::kRejected) {
+      table_.Forget(ref);
+    }
+    const SchemaTable::Entry& entry = table_.entry(ref);
+    const bool waits = entry.state == State::kUnknown && entry.wanted;
+    if ((waits || (due && Refreshable(entry))) && look_up.needs.size() < kNeedsMax) {
+      look_up.needs.emplace_back(ref, entry.need);
+    }
+  }
+  if (look_up.needs.empty()) {
+    return std::nullopt;
+  }
+  asking_ = true;
+  return look_up;
+}
+
+void SchemaLookUps::OnAnswers(const SchemaLookUp& look_up, const SchemaAnswers& answers,
+                              base::Now now) {
+  CHECK(asking_ && !answers.empty() && answers.size() <= look_up.needs.size());
+  asking_ = false;
+  bool unclear = false;
+  for (std::size_t i = 0; i < answers.size(); ++i) {
+    if (absl::IsUnavailable(answers[i].status())) {
+      ++statistics_.failures;
+      trouble_ = std::string(answers[i].status().message());
+      unclear_since_.reset();
+      ask_at_ = now.mono + backoff_.Next();
+      return;
+    }
+    if (Decides(answers[i].status(), now)) {
+      Judge(look_up.needs[i].first, answers[i], now);
+      continue;
+    }
+    ++statistics_.failures;
+    if (!unclear) {
+      trouble_ = std::string(answers[i].status().message());
+    }
+    unclear = true;
+  }
+  backoff_.Reset();
+  if (unclear) {
+    ask_at_ = now.mono + kLookEvery;
+    return;
+  }
+  trouble_.clear();
+  ask_at_ = now.mono;
+}
+
+// Or there is a schema.
+bool SchemaLookUps::Decides(const absl::Status& answer, base::Now now) {
+  if (!absl::IsAborted(answer)) {
+    return true;
+  }
+  if (!unclear_since_ || now.mono - unclear_at_ > kUnclearKept) {
+    unclear_since_ = now.mono;
+  }
+  unclear_at_ = now.mono;
+  return now.mono - *unclear_since_ >= kUnclearWait;
+}
+
+void SchemaLookUps::Judge(SchemaTable::Ref ref, const absl::StatusOr<envelope::Schema>& answer,
+                          base::Now now) {
+  ++statistics_.look_ups;
+  const absl::StatusOr<std::string> frame =
+      answer.ok() ? envelope::FrameOf(table_.entry(ref).need, *answer) : answer.status();
+  if (frame.ok()) {
+    table_.Learn(ref, *frame, answer->fixed);
+    times_[ref - 1].due = now.mono + refresh_;
+    return;
+  }
+  ++statistics_.rejections;
+  const bool known = table_.entry(ref).state == State::kKnown;
+  table_.Reject(ref, std::string(frame.status().message()), absl::IsAborted(answer.status()));
+  times_[ref - 1].due = now.mono + (known ? refresh_ : kRejectionKept);
+}
+
+void SchemaLookUps::Resume(base::Now now) {
+  table_.ForgetRejections();
+  unclear_since_.reset();
+  backoff_.Reset();
+  ask_at_ = now.mono;
+}
+
+std::optional<base::MonotonicTime> SchemaLookUps::NextDeadline() const {
+  return asking_ || table_.wanted() == 0 ? std::nullopt : std::optional(ask_at_);
 }
 
 }  // namespace walpost::pipeline

@@ -2,14 +2,21 @@
 // Thread: loop thread.   Lifetime: `schemas` must outlive it.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "base/dead_letter.h"
+#include "base/time.h"
 #include "envelope/record.h"
-#include "envelope/schema_table.h"
+#include "envelope/schema.h"
+#include "outbox/topic_rules.h"
 #include "pipeline/options.h"
 
 namespace walpost::pipeline {
@@ -31,6 +38,106 @@ class RowRecords {
 
   envelope::SchemaTable* const schemas_;
   std::vector<std::string> tables_;  // of the outboxes, in their order
+};
+
+// Destinations - where events may go, by where they come from.
+// Why: who writes events chooses a topic, and who decides about dead letters another: both only among those
+//   that the configuration allows.
+// Source: docs/security.md.
+class Destinations {
+ public:
+  explicit Destinations(const PipelineOptions& options);
+
+  // For events of an outbox, by its index; every greater one stands for messages.
+  bool Allow(std::uint32_t table, std::string_view topic) const;
+
+  // For events of any of them. Else says why not.
+  absl::Status Check(std::string_view topic) const;
+
+ private:
+  std::vector<outbox::TopicRules> rules_;  // of the tables, then of messages
+};
+
+// SchemaLookUps - asks for the schemas that records wait for, and judges the answers.
+// Why: records of a schema that is not known wait with their topic, as for a topic that is not known; what is
+//   known lasts through any outage of the registry.
+// How: the runtime carries out one Take at a time. What the registry says about a schema decides
+//   on the event; that it cannot be reached, or lets nobody in, never does. Where it answers others and
+//   not about this one, that decides after kUnclearWait: a name that a writer chose must not
+//   stop the line without end.
+// Thread: loop thread.
+// Errors: in an answer: kUnavailable = try again; kAborted = it answers, but not about this one; any
+//   other = what was decided.
+// Source: docs/schema-registry.md.
+struct SchemaLookUp {
+  std::vector<std::pair<envelope::SchemaTable::Ref, envelope::SchemaNeed>> needs;
+};
+
+// In the order of the needs; it ends early behind the first that says kUnavailable.
+using SchemaAnswers = std::vector<absl::StatusOr<envelope::Schema>>;
+
+class SchemaLookUps {
+ public:
+  // An operator may have registered the schema meanwhile.
+  static constexpr std::chrono::milliseconds kRejectionKept{30'000};
+  // One wait for all: who names many such schemas holds up the others once.
+  static constexpr std::chrono::milliseconds kUnclearWait{60'000};
+  static constexpr std::chrono::milliseconds kUnclearKept{600'000};  // since the last such answer
+  static constexpr std::size_t kNeedsMax = 16;
+  static constexpr std::chrono::milliseconds kLookEvery{1'000};  // for what is due
+
+  struct Statistics {
+    std::uint64_t look_ups = 0;  // answers, also those that say no
+    std::uint64_t rejections = 0;
+    std::uint64_t failures = 0;  // the registry could not be asked
+  };
+
+  // Schemas in use that may change are looked up again after `refresh`.
+  SchemaLookUps(std::chrono::milliseconds refresh, base::BackoffOptions backoff, std::uint64_t seed)
+      : refresh_(refresh), backoff_(backoff, seed) {}
+
+  envelope::SchemaTable* table() { return &table_; }
+
+  const envelope::SchemaTable& table() const { return table_; }
+
+  // The table is crowded, and no look-up is under way that names what is in it.
+  bool must_forget() const { return !asking_ && table_.crowded(); }
+
+  std::optional<SchemaLookUp> Take(base::Now now);
+  void OnAnswers(const SchemaLookUp& look_up, const SchemaAnswers& answers, base::Now now);
+
+  // An operator wants it looked at again now.
+  void Resume(base::Now now);
+
+  // Nothing while a look-up is under way.
+  std::optional<base::MonotonicTime> NextDeadline() const;
+
+  const Statistics& statistics() const { return statistics_; }
+
+  // Why the registry could not be asked last time; empty = it could.
+  const std::string& trouble() const { return trouble_; }
+
+ private:
+  struct Times {
+    base::MonotonicTime due;  // a rejection is forgotten, or a schema refreshed
+  };
+
+  void Judge(envelope::SchemaTable::Ref ref, const absl::StatusOr<envelope::Schema>& answer,
+             base::Now now);
+  bool Decides(const absl::Status& answer, base::Now now);
+  bool Refreshable(const envelope::SchemaTable::Entry& entry) const;
+
+  const std::chrono::milliseconds refresh_;
+  base::Backoff backoff_;
+  envelope::SchemaTable table_;
+  std::vector<Times> times_;  // of each entry that was answered; by ref - 1
+  bool asking_ = false;
+  base::MonotonicTime look_at_;
+  base::MonotonicTime ask_at_;
+  std::optional<base::MonotonicTime> unclear_since_;
+  base::MonotonicTime unclear_at_;  // the last such answer
+  std::string trouble_;
+  Statistics statistics_;
 };
 
 }  // namespace walpost::pipeline

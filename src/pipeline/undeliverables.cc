@@ -6,8 +6,8 @@
 #include <utility>
 
 #include "absl/strings/str_format.h"
-#include "envelope/dead_letter.h"
-#include "outbox/topic_template.h"
+#include "envelope/control_records.h"
+#include "outbox/topic_rules.h"
 
 namespace walpost::pipeline {
 

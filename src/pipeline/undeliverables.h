@@ -18,13 +18,12 @@
 #include "base/source_facts.h"
 #include "delivery/sink.h"
 #include "delivery/tracker.h"
-#include "envelope/position.h"
-#include "envelope/schema_table.h"
+#include "envelope/control_records.h"
+#include "envelope/schema.h"
 #include "outbox/event.h"
 #include "outbox/kept_row.h"
 #include "pipeline/counters.h"
 #include "pipeline/dead_letters.h"
-#include "pipeline/event_reference.h"
 #include "pipeline/halt.h"
 #include "pipeline/options.h"
 
@@ -51,7 +50,7 @@ struct UndeliverableEvent {
   base::WallTime commit_time;
   std::uint32_t table = 0;  // index into Counters::received_by_table
   std::string detail;
-  std::string reason;  // a word of outbox/undeliverable.h
+  std::string reason;  // a word of outbox/event.h
 };
 
 class Undeliverables {

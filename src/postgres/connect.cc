@@ -7,16 +7,12 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "postgres/connection.h"
-#include "postgres/copy_stream.h"
-#include "postgres/delivered_note.h"
-#include "postgres/encryption.h"
+#include "postgres/conninfo.h"
 #include "postgres/failure.h"
-#include "postgres/keep_alive.h"
-#include "postgres/pinger.h"
 #include "postgres/preflight.h"
-#include "postgres/server_clock.h"
+#include "postgres/replication_stream.h"
+#include "postgres/server_watch.h"
 #include "postgres/sql_connection.h"
-#include "postgres/start_replication.h"
 
 namespace walpost::postgres {
 namespace {

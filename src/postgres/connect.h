@@ -19,11 +19,11 @@
 #include <variant>
 #include <vector>
 
+#include "base/figures.h"
 #include "base/lsn.h"
-#include "base/ping_answer.h"
 #include "base/source_facts.h"
+#include "postgres/connection.h"
 #include "postgres/replication_stream.h"
-#include "postgres/server_address.h"
 
 namespace walpost::postgres {
 
@@ -83,7 +83,7 @@ using Guard = std::function<std::optional<StreamEnd>(base::SourceFacts* facts)>;
 // (publication_missing), publishes inserts and holds every table, each whole: no row filter, no column
 // list that lacks a mapped column, no partition that writes no log (publication_missing, naming it); where walpost.pipeline records this slot with another system identifier: cluster_changed;
 // where it records a message prefix that is not among ours: init_incomplete.
-// Where all that holds, how far was delivered is noted there: delivered_note.h.
+// Where all that holds, how far was delivered is noted there: NoteDelivered.
 // Until START others may move the slot, or decide where streaming goes on. So behind START the slot is
 // read again on another connection, and `guard` is asked again: kLost when either has changed.
 std::variant<Connected, StreamEnd> Connect(const ConnectOptions& options, base::Lsn start_lsn,

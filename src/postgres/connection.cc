@@ -1,5 +1,7 @@
 #include "postgres/connection.h"
 
+#include <glog/logging.h>
+#include <libpq-fe.h>
 #include <poll.h>
 
 #include <algorithm>
@@ -9,9 +11,113 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_format.h"
-#include "postgres/sqlstate.h"
+#include "base/text.h"
+#include "postgres/failure.h"
+#include "postgres/sql_connection.h"
 
 namespace walpost::postgres {
+namespace {
+
+std::string Field(const PGresult* result, int code) {
+  const char* value = PQresultErrorField(result, code);
+  return value == nullptr ? std::string() : OneLine(value);
+}
+
+}  // namespace
+
+std::string OneLine(std::string_view text) {
+  std::string line;
+  line.reserve(text.size());
+  for (const char c : text) {
+    const bool space = c == ' ' || c == '\n' || c == '\r' || c == '\t';
+    if (!space) {
+      line.push_back(c);
+    } else if (!line.empty() && line.back() != ' ') {
+      line.push_back(' ');
+    }
+  }
+  if (!line.empty() && line.back() == ' ') {
+    line.pop_back();
+  }
+  return line;
+}
+
+ServerError ErrorOf(const PGresult* result) {
+  ServerError error;
+  error.sqlstate = Field(result, PG_DIAG_SQLSTATE);
+  error.context = Field(result, PG_DIAG_CONTEXT);
+  error.text = Field(result, PG_DIAG_MESSAGE_PRIMARY);
+  if (error.text.empty()) {
+    error.text = OneLine(PQresultErrorMessage(result));
+  }
+  // DETAIL may quote row values (a failing row filter, a constraint), HINT never does.
+  if (const std::string detail = Field(result, PG_DIAG_MESSAGE_DETAIL);
+      !detail.empty() && error.sqlstate.substr(0, 2) != "22" &&
+      error.sqlstate.substr(0, 2) != "23") {
+    error.text += absl::StrFormat(" (%s)", detail);
+  }
+  if (const std::string hint = Field(result, PG_DIAG_MESSAGE_HINT); !hint.empty()) {
+    error.text += absl::StrFormat(" (hint: %s)", hint);
+  }
+  // It may quote a whole value.
+  error.text = base::Cut(error.text, base::kMessageBytesMax);
+  return error;
+}
+
+Result::Result(ResultPtr result) : result_(std::move(result)) {
+  const ExecStatusType status = PQresultStatus(result_.get());
+  if (status == PGRES_FATAL_ERROR || status == PGRES_BAD_RESPONSE) {
+    error_ = ErrorOf(result_.get());
+  }
+}
+
+bool Result::IsNull(int row, int column) const {
+  CHECK(row < rows() && column < columns()) << "row " << row << ", column " << column;
+  return PQgetisnull(result_.get(), row, column) == 1;
+}
+
+std::string_view Result::Text(int row, int column) const {
+  CHECK(row < rows() && column < columns()) << "row " << row << ", column " << column;
+  return std::string_view(PQgetvalue(result_.get(), row, column),
+                          static_cast<std::size_t>(PQgetlength(result_.get(), row, column)));
+}
+
+namespace {
+
+std::string Doubled(std::string_view text, char quote) {
+  std::string quoted(1, quote);
+  for (const char c : text) {
+    if (c == quote) {
+      quoted.push_back(quote);
+    }
+    quoted.push_back(c);
+  }
+  quoted.push_back(quote);
+  return quoted;
+}
+
+}  // namespace
+
+std::string QuoteIdentifier(std::string_view name) { return Doubled(name, '"'); }
+
+std::string QuoteLiteral(std::string_view text) {
+  // Every session of ours has standard_conforming_strings on, and so has the replication
+  // grammar: a backslash is an ordinary character.
+  return Doubled(text, '\'');
+}
+
+std::string ArrayLiteral(const std::vector<std::string>& texts) {
+  std::string list;
+  for (const std::string& text : texts) {
+    list += (list.empty() ? "" : ", ") + QuoteLiteral(text);
+  }
+  return "ARRAY[" + list + "]::text[]";
+}
+
+std::string LibpqVersion() {
+  return absl::StrFormat("%d.%d", PQlibVersion() / 10000, PQlibVersion() % 10000);
+}
+
 namespace {
 
 using base::HaltReason;

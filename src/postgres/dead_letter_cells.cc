@@ -9,7 +9,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "base/text.h"
-#include "postgres/sqlstate.h"
+#include "postgres/failure.h"
 
 namespace walpost::postgres {
 

@@ -3,8 +3,7 @@
 #include <utility>
 
 #include "absl/strings/str_format.h"
-#include "postgres/result.h"
-#include "postgres/sqlstate.h"
+#include "postgres/connection.h"
 
 namespace walpost::postgres {
 namespace {

@@ -8,9 +8,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
-#include "postgres/preflight_steps.h"
-#include "postgres/sent_columns.h"
-#include "postgres/server_clock.h"
+#include "postgres/preflight.h"
+#include "postgres/server_watch.h"
 #include "postgres/sql_connection.h"
 
 namespace walpost::postgres {

@@ -5,10 +5,10 @@
 
 #include "absl/strings/str_format.h"
 #include "postgres/dead_letter_cells.h"
-#include "postgres/preflight_steps.h"
+#include "postgres/failure.h"
+#include "postgres/preflight.h"
 #include "postgres/slots.h"
 #include "postgres/sql_connection.h"
-#include "postgres/sqlstate.h"
 
 namespace walpost::postgres {
 namespace {

@@ -1,11 +1,20 @@
 #include "postgres/server_watch.h"
 
+#include <sys/socket.h>
+
 #include <charconv>
+#include <chrono>
+#include <cstdint>
+#include <memory>
 #include <optional>
+#include <string>
 #include <string_view>
 #include <utility>
 #include <variant>
+#include <vector>
 
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "base/status.h"
 #include "postgres/connection.h"
@@ -13,6 +22,16 @@
 #include "postgres/sql_connection.h"
 
 namespace walpost::postgres {
+
+absl::StatusOr<base::WallTime> ReadServerClock(SqlConnection* connection) {
+  ASSIGN_OR_RETURN(const auto rows, connection->Query(absl::StrCat("SELECT ", kServerClock), {}));
+  std::int64_t micros = 0;
+  if (!absl::SimpleAtoi(rows.at(0)[0].value_or(""), &micros)) {
+    return absl::InternalError("the server's clock is not a number");
+  }
+  return base::WallTime(std::chrono::microseconds(micros));
+}
+
 namespace {
 
 constexpr int kSlotStatisticsSince = 140000;
@@ -154,6 +173,181 @@ absl::StatusOr<base::ServerFigures> ServerWatch::Look() {
   absl::StatusOr<base::ServerFigures> figures = impl_->Look();
   impl_->connection.reset();
   return figures;
+}
+
+namespace {
+
+constexpr std::chrono::milliseconds kAnswerEvery{300};
+constexpr std::chrono::milliseconds kPingEvery{2'000};
+
+// A standby status update without any position: those of 0 change nothing.
+std::string NeutralStatus() {
+  constexpr std::size_t kPositionsTimeAndFlagBytes = 4 * sizeof(std::int64_t) + 1;
+  return "r" + std::string(kPositionsTimeAndFlagBytes, '\0');
+}
+
+}  // namespace
+
+KeepAlive::KeepAlive(ReplicationStream* stream, Pinger* pinger)
+    : stream_(stream),
+      pinger_(pinger),
+      answers_([this] { Answer(); }),
+      watch_([this] { WatchServer(); }) {}
+
+KeepAlive::~KeepAlive() {
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    stopping_watch_ = true;
+  }
+  changed_.notify_all();
+  watch_.join();  // a ping may take longer than the server waits for an answer
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    stopping_answers_ = true;
+  }
+  changed_.notify_all();
+  answers_.join();
+}
+
+void KeepAlive::Answer() {
+  const std::string status = NeutralStatus();
+  std::unique_lock<std::mutex> lock(mutex_);
+  while (!changed_.wait_for(lock, kAnswerEvery, [this] { return stopping_answers_; })) {
+    if (!stream_->Send(status).ok()) {
+      return;
+    }
+  }
+}
+
+void KeepAlive::WatchServer() {
+  std::unique_lock<std::mutex> lock(mutex_);
+  while (!changed_.wait_for(lock, kPingEvery, [this] { return stopping_watch_; })) {
+    lock.unlock();
+    const base::PingAnswer answer = pinger_->Ping(base::PingQuestion::kServes);
+    lock.lock();
+    if (answer == base::PingAnswer::kStopping) {
+      shutdown(stream_->socket(), SHUT_RDWR);
+      return;
+    }
+  }
+}
+
+namespace {
+
+constexpr std::chrono::seconds kPingWithin{2};  // the least that libpq takes
+constexpr std::chrono::seconds kLoginWithin{10};
+
+class LibpqPinger final : public Pinger {
+ public:
+  LibpqPinger(const Connection& connection, const ConnectOptions& options)
+      : options_(options),
+        server_(connection.address()),
+        walsender_pid_(PQbackendPID(connection.get())) {
+    const ConninfoPtr used(PQconninfo(connection.get()));
+    // TLS and the role as before, since a proxy may need them to find the server; of several hosts
+    // only the one this connection reached. No password: the answer comes before authentication.
+    for (const PQconninfoOption* option = used.get();
+         option != nullptr && option->keyword != nullptr; ++option) {
+      const std::string keyword = option->keyword;
+      if (option->val != nullptr && option->val[0] != '\0' && !Replaced(keyword)) {
+        Add(keyword, option->val);
+      }
+    }
+    Add("host", server_.host.c_str());
+    Add("hostaddr", server_.hostaddr.c_str());
+    Add("port", server_.port.c_str());
+    Add("connect_timeout", std::to_string(kPingWithin.count()).c_str());
+  }
+
+  base::PingAnswer Ping(base::PingQuestion question) override {
+    return question == base::PingQuestion::kSlot ? AskAboutSlot() : AskWhetherItServes();
+  }
+
+ private:
+  base::PingAnswer AskAboutSlot() const {
+    auto opened = OpenBeside(options_, server_, kLoginWithin);
+    if (const auto* const end = std::get_if<StreamEnd>(&opened)) {
+      const base::PingAnswer serves = AskWhetherItServes();
+      // Without an answer of the server it is unknown who reads, even if it answers a moment later.
+      return serves != base::PingAnswer::kServes ? serves : NotAsked(end->sqlstate);
+    }
+    const Result slot = std::get<Connection>(opened).Query(
+        "SELECT active_pid FROM pg_catalog.pg_replication_slots WHERE slot_name = " +
+            QuoteLiteral(options_.slot),
+        std::chrono::steady_clock::now() + options_.statement_timeout);
+    if (!slot.ok()) {
+      return NotAsked(slot.error().sqlstate);
+    }
+    return slot.rows() == 1 && slot.Text(0, 0) == std::to_string(walsender_pid_)
+               ? base::PingAnswer::kOurs
+               : base::PingAnswer::kNotOurs;
+  }
+
+  // The server answered with an error, or did not answer.
+  static base::PingAnswer NotAsked(const std::string& sqlstate) {
+    return sqlstate.empty() ? base::PingAnswer::kNone : base::PingAnswer::kNotSaid;
+  }
+
+  base::PingAnswer AskWhetherItServes() const {
+    std::vector<const char*> keywords;
+    std::vector<const char*> values;
+    for (const auto& [keyword, value] : parameters_) {
+      keywords.push_back(keyword.c_str());
+      values.push_back(value.c_str());
+    }
+    keywords.push_back(nullptr);
+    values.push_back(nullptr);
+    switch (PQpingParams(keywords.data(), values.data(), 0)) {
+      case PQPING_REJECT:
+        return base::PingAnswer::kStopping;
+      case PQPING_NO_RESPONSE:
+        return base::PingAnswer::kNone;
+      default:
+        return base::PingAnswer::kServes;
+    }
+  }
+
+  static bool Replaced(const std::string& keyword) {
+    for (const char* replaced : {"host", "hostaddr", "port", "connect_timeout", "options",
+                                 "replication", "password", "target_session_attrs", "service"}) {
+      if (keyword == replaced) {
+        return true;
+      }
+    }
+    return false;
+  }
+
+  void Add(const std::string& keyword, const char* value) {
+    if (value != nullptr && value[0] != '\0') {
+      parameters_.emplace_back(keyword, value);
+    }
+  }
+
+  const ConnectOptions options_;
+  const ServerAddress server_;
+  const int walsender_pid_;
+  std::vector<std::pair<std::string, std::string>> parameters_;
+};
+
+}  // namespace
+
+std::variant<Connection, StreamEnd> OpenBeside(const ConnectOptions& options,
+                                               const ServerAddress& server,
+                                               std::chrono::seconds within) {
+  ConnectionOptions wanted{options.conninfo, options.application_name, /*replication=*/true, server,
+                           within};
+  auto opened = Connection::Open(wanted);
+  const auto* const rejected = std::get_if<StreamEnd>(&opened);
+  // By the server, for max_wal_senders perhaps. Who has not answered would not answer the second one.
+  if (rejected != nullptr && !rejected->sqlstate.empty()) {
+    wanted.replication = false;
+    opened = Connection::Open(wanted);
+  }
+  return opened;
+}
+
+std::unique_ptr<Pinger> MakePinger(const Connection& connection, const ConnectOptions& options) {
+  return std::make_unique<LibpqPinger>(connection, options);
 }
 
 }  // namespace walpost::postgres

@@ -1,15 +1,26 @@
 #include "postgres/slots.h"
 
+#include <poll.h>
+
+#include <algorithm>
 #include <charconv>
 #include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
 #include <utility>
 #include <variant>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "base/status.h"
 #include "postgres/connection.h"
-#include "postgres/sqlstate.h"
+#include "postgres/failure.h"
+#include "postgres/preflight.h"
+#include "postgres/replication_stream.h"
+#include "postgres/server_watch.h"
+#include "postgres/sql_connection.h"
 
 namespace walpost::postgres {
 namespace {
@@ -318,6 +329,143 @@ absl::Status DropSlot(SqlConnection* connection, const std::string& name) {
     return absl::FailedPreconditionError(text + "; stop the walpost that uses it first");
   }
   return absl::Status(dropped.status().code(), text);
+}
+
+namespace {
+
+using std::chrono::milliseconds;
+
+constexpr milliseconds kReleaseWithin{2'000};
+// From here on nothing is decoded: what cannot be would end the stream.
+constexpr base::Lsn kBehindEverything{UINT64_MAX};
+
+void AwaitEnd(ReplicationStream* stream, Deadline deadline) {
+  for (;;) {
+    stream->Receive();
+    std::string_view frame;
+    ReplicationStream::Next next = stream->Take(&frame);
+    while (next == ReplicationStream::Next::kFrame) {
+      next = stream->Take(&frame);  // it comes again to who streams
+    }
+    const auto left =
+        std::chrono::duration_cast<milliseconds>(deadline - std::chrono::steady_clock::now());
+    if (next == ReplicationStream::Next::kEnded || left.count() <= 0) {
+      return;
+    }
+    pollfd readable{stream->socket(), POLLIN, 0};
+    poll(&readable, 1, static_cast<int>(left.count()));
+  }
+}
+
+}  // namespace
+
+absl::StatusOr<SlotHold> SlotHold::Take(const ConnectOptions& options) {
+  auto opened = Connection::Open(
+      ConnectionOptions{options.conninfo, options.application_name, /*replication=*/true});
+  if (const auto* end = std::get_if<StreamEnd>(&opened)) {
+    return end->status;
+  }
+  Connection& connection = std::get<Connection>(opened);
+  const Result start = connection.Query(
+      StartReplicationCommand(StartOptions{options.slot, options.publication, kBehindEverything,
+                                           connection.server_version(), /*messages=*/false,
+                                           /*text_values=*/true}),
+      std::chrono::steady_clock::now() + options.statement_timeout);
+  if (!start.ok() || start.status() != PGRES_COPY_BOTH) {
+    const std::string what =
+        absl::StrFormat("keeping others from slot \"%s\" meanwhile", options.slot);
+    return start.ok() ? absl::UnavailableError(what + ": the server did not begin to stream")
+           : start.error().sqlstate == sqlstate::kObjectInUse
+               ? absl::FailedPreconditionError(what + ": " + start.error().text +
+                                               "; stop the walpost that uses it first")
+               : SqlStatus(what, start.error());
+  }
+  const int pid = PQbackendPID(connection.get());
+  std::unique_ptr<Pinger> pinger = MakePinger(connection, options);
+  return SlotHold(
+      options.slot, pid,
+      std::make_unique<CopyStream>(std::move(connection), options.slot, options.publication),
+      std::move(pinger));
+}
+
+absl::Status SlotHold::Check(SqlConnection* connection) const {
+  ASSIGN_OR_RETURN(const std::vector<Row> ours,
+                   connection->Query("SELECT FROM pg_replication_slots WHERE slot_name = $1 AND "
+                                     "active_pid = $2",
+                                     {slot_, std::to_string(pid_)}));
+  return ours.empty() ? absl::FailedPreconditionError(absl::StrFormat(
+                            "the connection that kept others from slot \"%s\" has ended: run this "
+                            "again",
+                            slot_))
+                      : absl::OkStatus();
+}
+
+SlotHold::~SlotHold() {
+  keep_alive_.reset();
+  if (stream_ != nullptr && stream_->SendCopyDone().ok()) {
+    AwaitEnd(stream_.get(), std::chrono::steady_clock::now() + kReleaseWithin);
+  }
+}
+
+namespace {
+
+constexpr std::optional<StreamEnd> (PreflightRun::*kProbeSteps[])() = {
+    &PreflightRun::ServerVersion, &PreflightRun::Identity,    &PreflightRun::Server,
+    &PreflightRun::Timeline,      &PreflightRun::Publication, &PreflightRun::Tables};
+
+std::string CreateCommand(const std::string& slot, const std::string& from) {
+  if (!from.empty()) {
+    return absl::StrFormat(
+        "SELECT slot_name, lsn FROM pg_catalog.pg_copy_logical_replication_slot(%s, %s, true)",
+        QuoteLiteral(from), QuoteLiteral(slot));
+  }
+  return absl::StrFormat("CREATE_REPLICATION_SLOT %s TEMPORARY LOGICAL pgoutput NOEXPORT_SNAPSHOT",
+                         QuoteIdentifier(slot));
+}
+
+}  // namespace
+
+std::variant<Connected, StreamEnd> ConnectTemporarySlot(const ConnectOptions& options,
+                                                        bool from_slot) {
+  auto opened = Connection::Open(
+      ConnectionOptions{options.conninfo, options.application_name, /*replication=*/true});
+  if (auto* end = std::get_if<StreamEnd>(&opened)) {
+    return std::move(*end);
+  }
+  Connection& connection = std::get<Connection>(opened);
+  const Deadline deadline = std::chrono::steady_clock::now() + options.statement_timeout;
+  PreflightReport report;
+  PreflightRun run(&connection, options, deadline, &report);
+  for (const auto step : kProbeSteps) {
+    if (std::optional<StreamEnd> problem = (run.*step)()) {
+      return *std::move(problem);
+    }
+  }
+  if (const Result unlimited = connection.LimitLockWaits({}, deadline); !unlimited.ok()) {
+    return QueryFailure("SET lock_timeout", unlimited.error(), connection.endpoint());
+  }
+  const std::string slot = absl::StrFormat("walpost_tail_%d", PQbackendPID(connection.get()));
+  const Result created =
+      connection.Query(CreateCommand(slot, from_slot ? options.slot : ""), deadline);
+  if (!created.ok()) {
+    return QueryFailure(absl::StrFormat("making the temporary slot \"%s\"", slot), created.error(),
+                        connection.endpoint());
+  }
+  const auto from = base::Lsn::Parse(created.Text(0, 1));
+  report.facts.start_lsn = from.ok() ? *from : base::Lsn();
+  GrowReceiveBuffer(&connection, deadline);
+  // As text, which every type has: a few rows are to be seen, and no attempt comes after this one.
+  const Result start =
+      connection.Query(StartReplicationCommand(StartOptions{
+                           slot, options.publication, report.facts.start_lsn,
+                           report.facts.server_version, !options.message_prefixes.empty(),
+                           /*text_values=*/true}),
+                       deadline);
+  if (!start.ok()) {
+    return StartFailure(start.error(), slot, connection.endpoint());
+  }
+  return Connected{std::make_unique<CopyStream>(std::move(connection), slot, options.publication),
+                   std::move(report.facts), nullptr};
 }
 
 }  // namespace walpost::postgres

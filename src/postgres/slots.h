@@ -13,13 +13,18 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
+#include <utility>
+#include <variant>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "base/lsn.h"
+#include "postgres/connect.h"
+#include "postgres/server_watch.h"
 #include "postgres/sql_connection.h"
 
 namespace walpost::postgres {
@@ -81,5 +86,54 @@ struct CreatedSlot {
 absl::StatusOr<CreatedSlot> CreateSlot(const CreateSlotOptions& options);
 
 absl::Status DropSlot(SqlConnection* connection, const std::string& name);
+
+// SlotHold - keeps a slot in use, so that nobody can begin to stream from it or move it. Takes nothing out
+// of it.
+// Why: an operator's decision about a slot consists of several writes, and `run` must not begin to stream
+//   between two of them, or between a look at the slot and what is recorded by it.
+// Thread: one owner; blocking.   Lifetime: the slot is free again when it ends.
+// Units/limits: the end waits 2 s at most for the server to let go.
+// Errors: kFailedPrecondition (somebody else uses it, or it cannot be streamed from), kUnavailable.
+class SlotHold {
+ public:
+  static absl::StatusOr<SlotHold> Take(const ConnectOptions& options);
+
+  // Whether it still has the slot, by `connection`: a server may have ended it. Asked in the transaction
+  // that writes, before its commit. kFailedPrecondition: it has not.
+  absl::Status Check(SqlConnection* connection) const;
+
+  ~SlotHold();
+  SlotHold(SlotHold&&) = default;
+  SlotHold& operator=(SlotHold&&) = delete;
+
+ private:
+  SlotHold(std::string slot, int pid, std::unique_ptr<ReplicationStream> stream,
+           std::unique_ptr<Pinger> pinger)
+      : slot_(std::move(slot)),
+        pid_(pid),
+        stream_(std::move(stream)),
+        pinger_(std::move(pinger)),
+        keep_alive_(std::make_unique<KeepAlive>(stream_.get(), pinger_.get())) {}
+
+  std::string slot_;
+  int pid_;  // of the server's process
+  std::unique_ptr<ReplicationStream> stream_;
+  std::unique_ptr<Pinger> pinger_;
+  std::unique_ptr<KeepAlive> keep_alive_;
+};
+
+// ConnectTemporarySlot - a second replication stream, from a temporary slot that ends with the
+// connection.
+// Why: to look at events as they come, without consuming any from the production slot.
+// Thread: any one thread; blocking, as Connect.
+// Units/limits: creating the slot waits for the transactions that run at that moment, up to
+//   ConnectOptions::statement_timeout. The configured slot is read at most.
+// Errors: as Connect.
+// Source: PostgreSQL manual, "Streaming Replication Protocol"; pg_copy_logical_replication_slot.
+
+// `from_slot`: with what the configured slot has not confirmed; else from this moment on. Without a
+// pinger.
+std::variant<Connected, StreamEnd> ConnectTemporarySlot(const ConnectOptions& options,
+                                                        bool from_slot);
 
 }  // namespace walpost::postgres

@@ -15,7 +15,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/numbers.h"
-#include "postgres/server_address.h"
+#include "postgres/connection.h"
 
 namespace walpost::postgres {
 

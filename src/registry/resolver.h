@@ -16,8 +16,8 @@
 #include "absl/status/statusor.h"
 #include "envelope/schema.h"
 #include "registry/client.h"
-#include "registry/descriptors.h"
-#include "registry/options.h"
+#include "registry/http.h"
+#include "registry/schema_text.h"
 
 namespace walpost::registry {
 

@@ -7,7 +7,7 @@
 
 #include "absl/strings/str_format.h"
 #include "kafka/progress.h"
-#include "pipeline/remembered_progress.h"
+#include "pipeline/history.h"
 
 namespace walpost::runtime {
 namespace {

@@ -13,9 +13,9 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "observe/log.h"
-#include "pgoutput/frame.h"
-#include "pipeline/fingerprint.h"
-#include "postgres/encryption.h"
+#include "pgoutput/decoder.h"
+#include "pipeline/history.h"
+#include "postgres/conninfo.h"
 
 namespace walpost::runtime {
 

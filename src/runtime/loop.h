@@ -17,14 +17,11 @@
 #include "observe/snapshot.h"
 #include "pipeline/pipeline.h"
 #include "postgres/connect.h"
-#include "runtime/dependencies.h"
 #include "runtime/guard.h"
 #include "runtime/helper.h"
 #include "runtime/monitor.h"
-#include "runtime/notifier.h"
 #include "runtime/options.h"
-#include "runtime/server_view.h"
-#include "runtime/signals.h"
+#include "runtime/run.h"
 #include "runtime/status_reporter.h"
 
 namespace walpost::runtime {

@@ -14,7 +14,7 @@
 #include "observe/log.h"
 #include "pipeline/options.h"
 #include "postgres/connect.h"
-#include "registry/options.h"
+#include "registry/http.h"
 
 namespace walpost::runtime {
 

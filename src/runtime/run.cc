@@ -1,5 +1,11 @@
 #include "runtime/run.h"
 
+#include <glog/logging.h>
+#include <pthread.h>
+#include <signal.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
 #include <memory>
 #include <string>
 #include <utility>
@@ -8,21 +14,51 @@
 #include "absl/strings/str_format.h"
 #include "base/state.h"
 #include "base/status.h"
-#include "kafka/encryption.h"
-#include "observe/http_access.h"
+#include "kafka/properties.h"
+#include "observe/http_client.h"
 #include "observe/http_server.h"
 #include "observe/log.h"
 #include "observe/snapshot.h"
 #include "postgres/conninfo.h"
 #include "postgres/preflight.h"
-#include "registry/encryption.h"
+#include "registry/http.h"
 #include "registry/resolver.h"
 #include "runtime/helper.h"
 #include "runtime/loop.h"
-#include "runtime/signals.h"
 #include "runtime/status_reporter.h"
 
 namespace walpost::runtime {
+namespace {
+
+sigset_t Handled() {
+  sigset_t set;
+  sigemptyset(&set);
+  sigaddset(&set, SIGTERM);
+  sigaddset(&set, SIGINT);
+  sigaddset(&set, SIGHUP);
+  return set;
+}
+
+}  // namespace
+
+Signals::Signals() {
+  const sigset_t set = Handled();
+  PCHECK(pthread_sigmask(SIG_BLOCK, &set, nullptr) == 0);
+  PCHECK(signal(SIGPIPE, SIG_IGN) != SIG_ERR);
+  fd_ = signalfd(-1, &set, SFD_NONBLOCK | SFD_CLOEXEC);
+  PCHECK(fd_ >= 0);
+}
+
+Signals::~Signals() { close(fd_); }
+
+int Signals::Take() {
+  signalfd_siginfo info{};
+  if (read(fd_, &info, sizeof(info)) != sizeof(info)) {
+    return 0;
+  }
+  return static_cast<int>(info.ssi_signo);
+}
+
 namespace {
 
 using observe::LogEvent;

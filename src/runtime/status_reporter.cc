@@ -7,10 +7,10 @@
 #include <vector>
 
 #include "absl/strings/str_format.h"
-#include "base/printable.h"
-#include "kafka/versions.h"
+#include "base/text.h"
+#include "kafka/client.h"
 #include "observe/log.h"
-#include "postgres/versions.h"
+#include "postgres/connection.h"
 
 namespace walpost::runtime {
 

@@ -11,7 +11,6 @@
 #include "base/time.h"
 #include "kafka/kafka_sink.h"
 #include "observe/log.h"
-#include "observe/repeat_limiter.h"
 #include "observe/snapshot.h"
 #include "pipeline/pipeline.h"
 #include "runtime/options.h"

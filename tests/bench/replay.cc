@@ -24,10 +24,10 @@
 #include "absl/strings/numbers.h"
 #include "observe/http_server.h"
 #include "observe/snapshot.h"
-#include "outbox/presets.h"
+#include "outbox/options.h"
 #include "pipeline/pipeline.h"
 #include "runtime/loop.h"
-#include "runtime/server_view.h"
+#include "runtime/monitor.h"
 #include "runtime/status_reporter.h"
 #include "support/pgoutput_bytes.h"
 

@@ -7,8 +7,8 @@
 #include <string_view>
 #include <vector>
 
+#include "envelope/control_records.h"
 #include "envelope/envelope_writer.h"
-#include "envelope/progress.h"
 #include "outbox/message_mapper.h"
 
 namespace walpost {

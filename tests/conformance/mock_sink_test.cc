@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "conformance/kafka_sink_harness.h"
-#include "delivery/partition_gate.h"
+#include "delivery/tracker.h"
 #include "kafka/producer_session.h"
 #include "kafka/topic_look_up.h"
 #include "support/mock_kafka.h"

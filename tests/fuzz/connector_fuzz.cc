@@ -7,7 +7,7 @@
 #include <string>
 #include <string_view>
 
-#include "base/secret.h"
+#include "base/text.h"
 #include "config/connector_file.h"
 #include "config/import_debezium.h"
 #include "fuzz/bounds.h"

@@ -9,7 +9,6 @@
 
 #include "fuzz/fuzz_target.h"
 #include "pgoutput/decoder.h"
-#include "pgoutput/frame.h"
 #include "support/golden_messages.h"
 #include "support/pgoutput_bytes.h"
 #include "unit/pgoutput/encode_message.h"

@@ -9,7 +9,7 @@
 
 #include "fuzz/bounds.h"
 #include "fuzz/fuzz_target.h"
-#include "registry/descriptors.h"
+#include "registry/schema_text.h"
 #include "walpost/v1/envelope.pb.h"
 
 namespace walpost::fuzz {

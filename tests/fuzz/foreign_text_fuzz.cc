@@ -11,15 +11,14 @@
 #include <vector>
 
 #include "base/lsn.h"
-#include "base/printable.h"
 #include "base/text.h"
-#include "envelope/position.h"
+#include "envelope/control_records.h"
 #include "fuzz/bounds.h"
 #include "fuzz/fuzz_target.h"
-#include "kafka/statistics.h"
+#include "kafka/client.h"
 #include "kafka/topic_limits.h"
-#include "postgres/preflight_steps.h"
-#include "postgres/start_replication.h"
+#include "postgres/preflight.h"
+#include "postgres/replication_stream.h"
 
 namespace walpost::fuzz {
 namespace {

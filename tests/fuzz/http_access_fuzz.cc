@@ -13,7 +13,6 @@
 #include "absl/strings/str_split.h"
 #include "fuzz/bounds.h"
 #include "fuzz/fuzz_target.h"
-#include "observe/http_access.h"
 #include "observe/http_client.h"
 
 namespace walpost::fuzz {

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "base/byte_reader.h"
+#include "base/bytes.h"
 #include "support/pgoutput_bytes.h"
 
 namespace walpost::fuzz {

@@ -10,7 +10,6 @@
 #include "fuzz/mutate.h"
 #include "outbox/column_value.h"
 #include "pgoutput/decoder.h"
-#include "pgoutput/frame.h"
 #include "support/pgoutput_bytes.h"
 
 namespace walpost::fuzz {

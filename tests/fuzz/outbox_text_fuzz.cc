@@ -11,8 +11,7 @@
 #include "fuzz/bounds.h"
 #include "fuzz/fuzz_target.h"
 #include "outbox/headers_column.h"
-#include "outbox/topic_template.h"
-#include "outbox/trace_context.h"
+#include "outbox/topic_rules.h"
 
 namespace walpost::fuzz {
 namespace {

@@ -11,7 +11,7 @@
 #include "absl/strings/escaping.h"
 #include "fuzz/bounds.h"
 #include "fuzz/fuzz_target.h"
-#include "registry/answers.h"
+#include "registry/client.h"
 #include "registry/schema_text.h"
 #include "walpost/v1/envelope.pb.h"
 

@@ -9,7 +9,7 @@
 #include "fuzz/bounds.h"
 #include "fuzz/fuzz_target.h"
 #include "observe/http_server.h"
-#include "operations/status/status_text.h"
+#include "operations/status/status.h"
 #include "unit/observe/sample.h"
 
 namespace walpost::fuzz {

@@ -10,11 +10,11 @@
 
 #include "absl/strings/str_split.h"
 #include "base/text.h"
-#include "envelope/envelope_json.h"
+#include "envelope/envelope_writer.h"
 #include "envelope/schema.h"
 #include "fuzz/bounds.h"
 #include "fuzz/fuzz_target.h"
-#include "operations/deadletters/dlq_text.h"
+#include "operations/deadletters/dlq_list.h"
 #include "operations/reconcile/backfill.h"
 #include "outbox/kept_row.h"
 #include "postgres/conninfo.h"

@@ -9,9 +9,9 @@
 #include "fuzz/bounds.h"
 #include "fuzz/fuzz_target.h"
 #include "fuzz/intake_input.h"
-#include "operations/status/tail_reader.h"
-#include "outbox/presets.h"
-#include "pgoutput/frame.h"
+#include "operations/status/tail.h"
+#include "outbox/options.h"
+#include "pgoutput/decoder.h"
 #include "support/golden_messages.h"
 #include "support/pgoutput_bytes.h"
 

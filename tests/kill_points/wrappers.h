@@ -3,7 +3,7 @@
 #pragma once
 
 #include "kill_points/kill_point.h"
-#include "runtime/dependencies.h"
+#include "runtime/run.h"
 
 namespace walpost::testing {
 

@@ -4,8 +4,7 @@
 #include <map>
 #include <utility>
 
-#include "envelope/dead_letter.h"
-#include "envelope/position.h"
+#include "envelope/control_records.h"
 #include "support/retry_waits.h"
 #include "violation.h"
 

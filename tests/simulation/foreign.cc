@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_format.h"
-#include "pipeline/remembered_progress.h"
+#include "pipeline/history.h"
 #include "simulation.h"
 #include "violation.h"
 

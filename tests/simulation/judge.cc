@@ -5,8 +5,7 @@
 #include <chrono>
 #include <string_view>
 
-#include "envelope/position.h"
-#include "envelope/progress.h"
+#include "envelope/control_records.h"
 #include "progress_log.h"
 #include "violation.h"
 

@@ -7,7 +7,7 @@
 #include <string>
 #include <utility>
 
-#include "envelope/progress.h"
+#include "envelope/control_records.h"
 #include "pipeline/held_topics.h"
 #include "violation.h"
 

@@ -13,8 +13,8 @@
 #include <set>
 #include <vector>
 
-#include "delivery/partition_gate.h"
 #include "delivery/sink.h"
+#include "delivery/tracker.h"
 #include "judge.h"
 #include "plan.h"
 #include "progress_log.h"

@@ -6,7 +6,7 @@
 
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
-#include "outbox/presets.h"
+#include "outbox/options.h"
 #include "progress_log.h"
 #include "random.h"
 

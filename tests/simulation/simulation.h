@@ -15,7 +15,7 @@
 #include <string>
 #include <vector>
 
-#include "base/stream_end.h"
+#include "base/state.h"
 #include "base/time.h"
 #include "dead_letter_table.h"
 #include "judge.h"

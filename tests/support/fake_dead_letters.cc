@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "envelope/position.h"
+#include "envelope/control_records.h"
 #include "support/retry_waits.h"
 
 namespace walpost::testing {

@@ -48,7 +48,7 @@ class WireWriter {
   std::string bytes_;
 };
 
-// 'w' and 'k'. The header's positions mean nothing to a client of pgoutput, see frame.h.
+// 'w' and 'k'. The header's positions mean nothing to a client of pgoutput, see pgoutput/decoder.h.
 std::string XLogDataFrame(std::string_view payload, base::Lsn start = {}, base::Lsn end = {},
                           base::WallTime sent = {});
 std::string KeepaliveFrame(base::Lsn wal_end, bool reply_requested = false,

@@ -9,15 +9,17 @@
 // Source: docs/database.md, "Is anything missing?".
 #pragma once
 
+#include <array>
 #include <chrono>
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "operations/outcome.h"
-#include "operations/pipeline_settings.h"
 #include "operations/reconcile/reconciliation.h"
-#include "operations/rows/row_filter.h"
+#include "operations/rows/row_reader.h"
 
 namespace walpost::operations {
 
@@ -55,5 +57,35 @@ enum class Finding {
 
 // `confirmed`: everything that was read is confirmed.
 Finding FindingOn(const Reconciled& reconciled, const ReconciledTopic& topic, bool confirmed);
+
+// AuditReport - what `walpost audit` found, as text and as JSON.
+// Thread: values.
+struct AuditReport {
+  static constexpr std::size_t kFindings = static_cast<std::size_t>(Finding::kUndeliverable) + 1;
+  static constexpr std::size_t kExamplesMax = 20;
+
+  std::string pipeline;
+  std::vector<std::string> tables;
+  std::uint64_t rows = 0;
+  std::array<std::uint64_t, kFindings> counts = {};
+  std::vector<std::string> missing;  // the first
+  std::vector<ReconciledTopic> topics;
+  Reconciliation::Order order;
+  std::vector<std::string> notes;  // what limits it
+
+  void Count(const Reconciled& reconciled, Finding finding);
+
+  std::uint64_t operator[](Finding finding) const {
+    return counts[static_cast<std::size_t>(finding)];
+  }
+
+  std::uint64_t Unknown() const;
+  int ExitCode() const;
+  std::string Text() const;
+  std::string Json() const;
+};
+
+// As in the JSON and in the file of --report.
+std::string_view NameOf(Finding finding);
 
 }  // namespace walpost::operations

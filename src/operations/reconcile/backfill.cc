@@ -8,14 +8,13 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "base/status.h"
-#include "kafka/read_rights.h"
 #include "kafka/topic_look_up.h"
-#include "kafka/topic_policy.h"
-#include "operations/deadletters/skipped_note.h"
+#include "kafka/topics.h"
+#include "operations/deadletters/dlq_list.h"
 #include "operations/reconcile/retention_note.h"
-#include "operations/reconcile/shared_keys.h"
-#include "operations/rows/row_filter.h"
-#include "postgres/sqlstate.h"
+#include "operations/reconcile/settled_rows.h"
+#include "operations/rows/row_reader.h"
+#include "postgres/failure.h"
 
 namespace walpost::operations {
 namespace {

@@ -22,14 +22,13 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "base/lsn.h"
-#include "envelope/schema_table.h"
+#include "envelope/schema.h"
 #include "operations/deadletters/dlq.h"
 #include "operations/outcome.h"
-#include "operations/reconcile/rows_lock.h"
+#include "operations/reconcile/retention_note.h"
 #include "operations/reconcile/settled_rows.h"
 #include "operations/rows/row_reader.h"
 #include "operations/rows/row_sender.h"
-#include "operations/rows/shared_ids.h"
 #include "postgres/sql_connection.h"
 
 namespace walpost::operations {

@@ -15,7 +15,7 @@
 #include "kafka/kafka_sink.h"
 #include "kafka/topic_limits.h"
 #include "operations/reconcile/reconciliation_entries.h"
-#include "operations/rows/event_id.h"
+#include "operations/rows/row_sender.h"
 #include "postgres/preflight.h"
 
 namespace walpost::operations {

@@ -20,13 +20,13 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "base/source_facts.h"
-#include "envelope/position.h"
+#include "envelope/control_records.h"
+#include "kafka/progress.h"
 #include "kafka/topic_look_up.h"
-#include "kafka/topic_scan.h"
 #include "operations/deadletters/dlq.h"
-#include "operations/reconcile/disk_buckets.h"
+#include "operations/reconcile/settled_rows.h"
 #include "operations/rows/row_reader.h"
-#include "operations/rows/shared_ids.h"
+#include "operations/rows/row_sender.h"
 
 namespace walpost::operations {
 

@@ -16,9 +16,9 @@
 #include <utility>
 #include <vector>
 
-#include "envelope/position.h"
+#include "envelope/control_records.h"
 #include "operations/reconcile/reconciliation.h"
-#include "operations/rows/event_id.h"
+#include "operations/rows/row_sender.h"
 
 namespace walpost::operations::entries {
 

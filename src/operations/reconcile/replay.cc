@@ -12,12 +12,11 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "base/status.h"
-#include "operations/deadletters/dlq_text.h"
+#include "operations/deadletters/dlq_list.h"
 #include "operations/reconcile/settled_rows.h"
-#include "operations/reconcile/shared_keys.h"
-#include "operations/rows/confirmed.h"
+#include "operations/rows/row_reader.h"
 #include "operations/rows/row_sender.h"
-#include "operations/setup/open_transactions.h"
+#include "operations/setup/slot.h"
 #include "outbox/topic_rules.h"
 
 namespace walpost::operations {

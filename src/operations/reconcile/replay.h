@@ -17,9 +17,8 @@
 #include <string>
 
 #include "operations/outcome.h"
-#include "operations/pipeline_settings.h"
 #include "operations/reconcile/audit.h"
-#include "operations/rows/row_filter.h"
+#include "operations/rows/row_reader.h"
 
 namespace walpost::operations {
 

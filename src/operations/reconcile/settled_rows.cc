@@ -1,11 +1,104 @@
 #include "operations/reconcile/settled_rows.h"
 
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <map>
+
+#include "absl/hash/hash.h"
 #include "absl/strings/str_format.h"
-#include "base/printable.h"
+#include "absl/strings/string_view.h"
 #include "base/status.h"
+#include "base/text.h"
 #include "operations/reconcile/reconciliation.h"
 
 namespace walpost::operations {
+namespace {
+
+constexpr std::size_t kBufferBytes = 16 * 1024;
+
+struct Sizes {
+  std::uint16_t key = 0;
+  std::uint16_t data = 0;
+};
+
+std::size_t BucketOf(std::string_view key) {
+  return absl::HashOf(absl::string_view(key.data(), key.size())) % DiskBuckets::kBuckets;
+}
+
+bool Write(std::FILE* file, const void* bytes, std::size_t size) {
+  return std::fwrite(bytes, 1, size, file) == size;
+}
+
+bool Read(std::FILE* file, std::string* bytes, std::size_t size) {
+  bytes->resize(size);
+  return std::fread(bytes->data(), 1, size, file) == size;
+}
+
+}  // namespace
+
+absl::StatusOr<DiskBuckets> DiskBuckets::Create(const std::string& folder) {
+  DiskBuckets buckets;
+  const char* temporary = std::getenv("TMPDIR");
+  buckets.folder_ = !folder.empty() ? folder : temporary != nullptr ? temporary : "/tmp";
+  for (auto& file : buckets.files_) {
+    std::string name = buckets.folder_ + "/walpost-XXXXXX";
+    const int descriptor = mkstemp(name.data());
+    if (descriptor < 0) {
+      return buckets.Failed("cannot make a file");
+    }
+    unlink(name.c_str());
+    file.reset(fdopen(descriptor, "w+b"));
+    if (file == nullptr || std::setvbuf(file.get(), nullptr, _IOFBF, kBufferBytes) != 0) {
+      return buckets.Failed("cannot open a file");
+    }
+  }
+  return buckets;
+}
+
+absl::Status DiskBuckets::Add(std::string_view key, std::string_view data) {
+  const Sizes sizes{static_cast<std::uint16_t>(key.size()),
+                    static_cast<std::uint16_t>(data.size())};
+  if (sizes.key != key.size() || sizes.data != data.size()) {
+    return absl::InvalidArgumentError("a key of more than 64 KiB");
+  }
+  std::FILE* file = files_[BucketOf(key)].get();
+  if (!Write(file, &sizes, sizeof(sizes)) || !Write(file, key.data(), key.size()) ||
+      !Write(file, data.data(), data.size())) {
+    return Failed("cannot write");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status DiskBuckets::ForEach(std::size_t bucket, const OnEntry& on_entry) {
+  std::FILE* file = files_[bucket].get();
+  if (std::fseek(file, 0, SEEK_SET) != 0) {  // writes what is in the buffer
+    return Failed("cannot write");
+  }
+  Sizes sizes;
+  std::string key;
+  std::string data;
+  while (std::fread(&sizes, sizeof(sizes), 1, file) == 1) {
+    if (!Read(file, &key, sizes.key) || !Read(file, &data, sizes.data)) {
+      return Failed("cannot read");
+    }
+    RETURN_IF_ERROR(on_entry(key, data));
+  }
+  if (std::ferror(file) != 0 || std::fseek(file, 0, SEEK_END) != 0) {
+    return Failed("cannot read");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status DiskBuckets::Failed(const char* what) const {
+  const std::string text = absl::StrFormat("%s in %s: %s; --temp-dir names another folder", what,
+                                           folder_, std::strerror(errno));
+  return errno == ENOSPC ? absl::ResourceExhaustedError(text) : absl::UnavailableError(text);
+}
 
 using kafka::Compaction;
 
@@ -100,6 +193,62 @@ absl::StatusOr<SettledRows> FindSettledRows(const PipelineSettings& pipeline,
     settled_rows.warning = reconciliation.RepeatedIdsText(source);
   }
   return settled_rows;
+}
+
+namespace {
+
+constexpr std::size_t kNamedBytesMax = 100;
+
+// Topic and key, with what separates them: no topic has it.
+std::string NameOf(const envelope::Record& record) {
+  return absl::StrFormat("%s\n%s", record.topic, record.key->substr(0, DiskBuckets::kKeyBytesMax));
+}
+
+bool HasRowsToSend(const RowsToSend& table) {
+  return std::find(table.settled->begin(), table.settled->end(), false) != table.settled->end();
+}
+
+absl::Status AddKeys(const RowsToSend& table, std::uint32_t number, DiskBuckets* keys) {
+  return table.reader->ForEach([&](const ReadRow& row) {
+    return (*table.settled)[row.number] || !row.record.ok() || !row.record->key
+               ? absl::OkStatus()
+               : keys->Add(NameOf(*row.record),
+                           {reinterpret_cast<const char*>(&number), sizeof(number)});
+  });
+}
+
+}  // namespace
+
+absl::StatusOr<std::string> SharedKeysText(const std::vector<RowsToSend>& tables,
+                                           const std::string& temp_folder) {
+  if (std::count_if(tables.begin(), tables.end(), HasRowsToSend) < 2) {
+    return std::string();
+  }
+  ASSIGN_OR_RETURN(DiskBuckets keys, DiskBuckets::Create(temp_folder));
+  for (std::uint32_t number = 0; number < tables.size(); ++number) {
+    RETURN_IF_ERROR(base::Annotate(AddKeys(tables[number], number, &keys), tables[number].table));
+  }
+  std::string text;
+  for (std::size_t bucket = 0; bucket < DiskBuckets::kBuckets && text.empty(); ++bucket) {
+    std::map<std::string, std::uint32_t, std::less<>> table_of;
+    RETURN_IF_ERROR(keys.ForEach(bucket, [&](std::string_view name, std::string_view data) {
+      std::uint32_t number = 0;
+      std::copy(data.begin(), data.end(), reinterpret_cast<char*>(&number));
+      const std::uint32_t first = table_of.emplace(std::string(name), number).first->second;
+      if (first != number && text.empty()) {
+        const std::size_t end = name.find('\n');
+        text = absl::StrFormat(
+            "%s and %s both have rows with the key %s for topic '%s'. They are sent table by "
+            "table, "
+            "so an older event of a key may come behind a newer one; --send-unproven sends them",
+            tables[first].table, tables[number].table,
+            base::Printable(name.substr(end + 1), kNamedBytesMax),
+            base::Printable(name.substr(0, end)));
+      }
+      return absl::OkStatus();
+    }));
+  }
+  return text;
 }
 
 }  // namespace walpost::operations

@@ -4,20 +4,59 @@
 // Errors: those of Reconciliation.
 #pragma once
 
+#include <array>
 #include <cstdint>
+#include <cstdio>
+#include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "kafka/topic_look_up.h"
 #include "operations/outcome.h"
-#include "operations/pipeline_settings.h"
 #include "operations/rows/row_reader.h"
-#include "operations/rows/shared_ids.h"
+#include "operations/rows/row_sender.h"
 
 namespace walpost::operations {
+
+// DiskBuckets - entries in temporary files. Those with the same key are in the same file, so they are read
+// together, however many there are.
+// Why: a topic and a table are compared by id, and neither fits into memory.
+// Thread: one owner; blocking.
+// Units/limits: some 16 bytes an entry beside key and data, on disk; in memory 16 KiB for each of
+//   kBuckets files. Keys and data up to 64 KiB. Entries of one key keep their order.
+// Errors: kResourceExhausted or kUnavailable, naming the folder.
+class DiskBuckets {
+ public:
+  static constexpr std::size_t kBuckets = 128;
+  static constexpr std::size_t kKeyBytesMax = 60'000;  // of a record's key, to distinguish it
+
+  // Files without a name: nothing is left of them, whatever ends the process. An empty `folder` is
+  // $TMPDIR, or /tmp.
+  static absl::StatusOr<DiskBuckets> Create(const std::string& folder);
+
+  absl::Status Add(std::string_view key, std::string_view data);
+
+  using OnEntry = std::function<absl::Status(std::string_view key, std::string_view data)>;
+
+  // What was added with the keys of this bucket, in order; views until the callback returns.
+  absl::Status ForEach(std::size_t bucket, const OnEntry& on_entry);
+
+ private:
+  struct Close {
+    void operator()(std::FILE* file) const { std::fclose(file); }
+  };
+
+  DiskBuckets() = default;
+  absl::Status Failed(const char* what) const;
+
+  std::string folder_;
+  std::array<std::unique_ptr<std::FILE, Close>, kBuckets> files_;
+};
 
 struct SettledRowsOptions {
   std::string temp_folder;
@@ -57,5 +96,22 @@ std::string CompactionDoubt(const std::string& unknown);
 absl::StatusOr<SettledRows> FindSettledRows(const PipelineSettings& pipeline,
                                             const SettledRowsOptions& options,
                                             std::string_view source, RowReader* reader);
+
+// SharedKeys - keys that rows of several tables have in one topic.
+// Why: the stream brings the events of a key as they were committed, whatever table they come from. Verbs
+//   send table by table, as no column puts rows of two tables in an order.
+// Thread: one owner; blocking.
+// Units/limits: on disk the key and the topic of each row; in memory one part in DiskBuckets::kBuckets.
+// Errors: those of reading, and DiskBuckets's.
+struct RowsToSend {
+  std::string table;
+  RowReader* reader = nullptr;                 // opened kTwice
+  const std::vector<bool>* settled = nullptr;  // rows that are not sent, by their number
+};
+
+// One key of which several tables have rows to send to one topic, in words; empty = there is none.
+// `temp_folder`: of DiskBuckets.
+absl::StatusOr<std::string> SharedKeysText(const std::vector<RowsToSend>& tables,
+                                           const std::string& temp_folder);
 
 }  // namespace walpost::operations

@@ -1,5 +1,7 @@
 #include "operations/rows/row_reader.h"
 
+#include <poll.h>
+
 #include <algorithm>
 #include <chrono>
 #include <iterator>
@@ -7,17 +9,102 @@
 #include <vector>
 
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "base/status.h"
 #include "operations/deadletters/dlq.h"
+#include "operations/setup/pipeline_record.h"
+#include "postgres/slots.h"
 
 namespace walpost::operations {
+namespace {
+
+using base::Lsn;
+using postgres::Row;
+using postgres::SqlConnection;
+using std::chrono::steady_clock;
+
+constexpr int kStepMs = 100;
+// A position "behind" the last record of a page lies behind the next page's header, which nothing is
+// confirmed up to before there is a record. No record ends within a header.
+constexpr std::uint64_t kPageBytes = 8192;
+constexpr std::uint64_t kHeaderBytesMax = 40;
+
+absl::Status NotConfirmed(const postgres::SlotInfo& slot, Lsn position) {
+  return absl::DeadlineExceededError(
+      absl::StrFormat("slot %s is confirmed up to %s and not up to %s, where the rows were read%s",
+                      slot.name, slot.confirmed_flush_lsn.ToString(), position.ToString(),
+                      slot.active ? ": walpost is behind (`walpost slot list`); try again later"
+                                  : ": nobody streams it; start `walpost run`, then try again"));
+}
+
+absl::Status NotReplayed(Lsn replayed, Lsn position) {
+  return absl::AbortedError(absl::StrFormat(
+      "the standby has replayed the log up to %s, which is %d bytes behind %s, where the source "
+      "is: "
+      "rows may be missing there; see whether its replay is paused or stuck "
+      "(pg_is_wal_replay_paused(), pg_stat_wal_receiver), and try again later or with a longer "
+      "--wait",
+      replayed.ToString(), position.value() - replayed.value(), position.ToString()));
+}
+
+}  // namespace
+
+absl::StatusOr<Lsn> EndOfSnapshot(SqlConnection* connection) {
+  ASSIGN_OR_RETURN(
+      const std::vector<Row> rows,
+      connection->Query("SELECT CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn() ELSE "
+                        "pg_current_wal_insert_lsn() END::text"));
+  ASSIGN_OR_RETURN(const Lsn end, Lsn::Parse(rows.at(0).at(0).value_or("")));
+  const std::uint64_t in_page = end.value() % kPageBytes;
+  return in_page <= kHeaderBytesMax ? Lsn(end.value() - in_page) : end;
+}
+
+absl::Status AwaitConfirmed(const postgres::ConnectOptions& source, Lsn position,
+                            std::chrono::milliseconds patience) {
+  ASSIGN_OR_RETURN(SqlConnection connection,
+                   SqlConnection::Connect(source.conninfo, source.application_name));
+  const auto deadline = steady_clock::now() + patience;
+  while (true) {
+    ASSIGN_OR_RETURN(const auto slot, postgres::FindSlot(&connection, source.slot));
+    if (!slot) {
+      return absl::NotFoundError(
+          absl::StrFormat("slot %s does not exist, so nothing shows what is in Kafka: see "
+                          "docs/runbook.md, slot_missing",
+                          source.slot));
+    }
+    if (slot->confirmed_flush_lsn >= position) {
+      return absl::OkStatus();
+    }
+    if (steady_clock::now() >= deadline) {
+      return NotConfirmed(*slot, position);
+    }
+    poll(nullptr, 0, kStepMs);
+  }
+}
+
+absl::Status AwaitReplayed(SqlConnection* standby, const postgres::ConnectOptions& source,
+                           std::chrono::milliseconds patience) {
+  ASSIGN_OR_RETURN(SqlConnection connection,
+                   SqlConnection::Connect(source.conninfo, source.application_name));
+  ASSIGN_OR_RETURN(const Lsn position, EndOfSnapshot(&connection));
+  const auto deadline = steady_clock::now() + patience;
+  while (true) {
+    ASSIGN_OR_RETURN(const Lsn replayed, EndOfSnapshot(standby));
+    if (replayed >= position) {
+      return absl::OkStatus();
+    }
+    if (steady_clock::now() >= deadline) {
+      return NotReplayed(replayed, position);
+    }
+    poll(nullptr, 0, kStepMs);
+  }
+}
+
 namespace {
 
 using postgres::Cell;
 using postgres::NumberOf;
 using postgres::QuoteIdentifier;
-using postgres::Row;
-using postgres::SqlConnection;
 
 constexpr std::uint32_t kTimestamptz = 1184;
 constexpr std::uint32_t kTexts[] = {25, 1042, 1043};  // text, char, varchar
@@ -188,6 +275,102 @@ absl::Status RowReader::Take(const Row& row, std::uint64_t number, const OnRow& 
   const auto order = in_order_ && seq ? std::optional(last_order_) : std::nullopt;
   return on_row(
       ReadRow{number, seq, order, id_text, encoder_.topic(), encoder_.key(), created_ms, record});
+}
+
+namespace {
+
+using postgres::QuoteLiteral;
+
+std::string TimeSql(std::int64_t milliseconds) {
+  return absl::StrFormat("to_timestamp(%d.%03d)", milliseconds / 1000, milliseconds % 1000);
+}
+
+}  // namespace
+
+std::string NameOf(const envelope::OutboxOptions& outbox) {
+  return outbox.table.schema + "." + outbox.table.table;
+}
+
+absl::StatusOr<std::string> RowFilter::Where(const RowReader& reader,
+                                             const outbox::TableOptions& options) const {
+  std::string where = "true";
+  const auto column = [&](const outbox::ColumnNames& names, const char* option,
+                          std::string* name) -> absl::Status {
+    *name = reader.Column(names);
+    return name->empty() ? absl::InvalidArgumentError(
+                               absl::StrFormat("table %s.%s has no column that %s could be about",
+                                               options.schema, options.table, option))
+                         : absl::OkStatus();
+  };
+  if ((from_ms || to_ms) && !reader.HasTimes()) {
+    return absl::InvalidArgumentError(absl::StrFormat(
+        "table %s.%s has no column created_at of type timestamptz, which --from and --to are about",
+        options.schema, options.table));
+  }
+  if (from_ms) {
+    where += " AND t.created_at >= " + TimeSql(*from_ms);
+  }
+  if (to_ms) {
+    where += " AND t.created_at < " + TimeSql(*to_ms);
+  }
+  std::string name;
+  if (!ids.empty()) {
+    RETURN_IF_ERROR(column(options.columns.id, "--id", &name));
+    std::vector<std::string> quoted;
+    for (const std::string& id : ids) {
+      quoted.push_back(QuoteLiteral(id));
+    }
+    where += absl::StrFormat(" AND %s IN (%s)", name, absl::StrJoin(quoted, ", "));
+  }
+  if (!key.empty()) {
+    RETURN_IF_ERROR(column(options.columns.key, "--key", &name));
+    where += absl::StrFormat(" AND %s = %s", name, QuoteLiteral(key));
+  }
+  if (!type.empty()) {
+    RETURN_IF_ERROR(column(options.columns.type, "--type", &name));
+    where += absl::StrFormat(" AND %s = %s", name, QuoteLiteral(type));
+  }
+  return where;
+}
+
+absl::StatusOr<std::vector<std::uint32_t>> TablesOf(
+    const RowFilter& filter, const std::vector<envelope::OutboxOptions>& outboxes) {
+  std::vector<std::uint32_t> sources;
+  std::vector<std::string> names;
+  for (std::uint32_t source = 0; source < outboxes.size(); ++source) {
+    names.push_back(NameOf(outboxes[source]));
+    if (filter.table.empty() || filter.table == names.back()) {
+      sources.push_back(source);
+    }
+  }
+  if (sources.empty()) {
+    return absl::InvalidArgumentError(
+        names.empty()
+            ? "no outbox table is configured, and messages stand in none"
+            : absl::StrFormat("--table %s is not among the configured outboxes, which are %s",
+                              filter.table, absl::StrJoin(names, ", ")));
+  }
+  return sources;
+}
+
+absl::StatusOr<RowReader> BeginReading(const RowsElsewhere& standby,
+                                       const postgres::ConnectOptions& server,
+                                       const envelope::OutboxOptions& outbox, std::uint32_t source,
+                                       envelope::SchemaTable* schemas, base::Lsn* end) {
+  ASSIGN_OR_RETURN(
+      SqlConnection connection,
+      SqlConnection::Connect(standby.conninfo.empty() ? server.conninfo : standby.conninfo,
+                             server.application_name));
+  if (!server.pipeline.empty()) {
+    RETURN_IF_ERROR(CheckRecordFits(&connection, server.pipeline, server.slot));
+  }
+  if (!standby.conninfo.empty()) {
+    RETURN_IF_ERROR(AwaitReplayed(&connection, server, standby.wait));
+  }
+  ASSIGN_OR_RETURN(RowReader reader, RowReader::Create(std::move(connection), server.publication,
+                                                       outbox, source, schemas));
+  ASSIGN_OR_RETURN(*end, EndOfSnapshot(reader.connection()));
+  return reader;
 }
 
 }  // namespace walpost::operations

@@ -7,21 +7,43 @@
 // Errors: those of RowEncoder and SqlConnection.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "envelope/position.h"
-#include "envelope/schema_table.h"
-#include "operations/pipeline_settings.h"
+#include "base/lsn.h"
+#include "envelope/control_records.h"
+#include "envelope/schema.h"
+#include "operations/outcome.h"
 #include "operations/rows/row_encoder.h"
+#include "postgres/connect.h"
 #include "postgres/sql_connection.h"
 
 namespace walpost::operations {
+
+// AwaitConfirmed - until the pipeline's slot has confirmed a position: what was committed before it is
+// in Kafka then. AwaitReplayed - until a standby has what its primary had.
+// Why: an event that is sent again must not come before its first time, and what is not in Kafka yet is
+//   not missing. Of rows that a standby does not have yet, nobody would notice that they are missing.
+// Thread: blocking.
+
+// The end of all that is visible to the transaction on `connection`, of a primary or of a standby.
+absl::StatusOr<base::Lsn> EndOfSnapshot(postgres::SqlConnection* connection);
+
+// kDeadlineExceeded after `patience`, kNotFound without a slot: says how far it is and who reads it.
+absl::Status AwaitConfirmed(const postgres::ConnectOptions& source, base::Lsn position,
+                            std::chrono::milliseconds patience);
+
+// Until the server of `standby`, which has no transaction open, has all that `source` has as of the call;
+// that may be a standby itself. kAborted after `patience`: says how far behind it is.
+absl::Status AwaitReplayed(postgres::SqlConnection* standby, const postgres::ConnectOptions& source,
+                           std::chrono::milliseconds patience);
 
 struct ReadRow {
   std::uint64_t number = 0;  // from 0, the same in each reading
@@ -105,5 +127,49 @@ class RowReader {
   postgres::Cell last_seq_;
   std::uint64_t last_order_ = 0;
 };
+
+// RowFilter - which rows of the outbox tables a verb is about.
+// Thread: values.
+// Errors: kInvalidArgument, for the one who typed: no such table, or the table has no column for what
+//   is asked.
+
+// Empty = any.
+struct RowFilter {
+  std::optional<std::int64_t> from_ms;  // of created_at; included
+  std::optional<std::int64_t> to_ms;    // not included
+  std::vector<std::string> ids;
+  std::string key;
+  std::string type;
+  std::string table;  // schema.table
+
+  bool empty() const {
+    return !from_ms && !to_ms && ids.empty() && key.empty() && type.empty() && table.empty();
+  }
+
+  // Whether of a row that is chosen a newer one of its key may not be.
+  bool MayLeaveOutNewer() const { return to_ms || !ids.empty() || !type.empty(); }
+
+  // SQL about `t`.
+  absl::StatusOr<std::string> Where(const RowReader& reader,
+                                    const outbox::TableOptions& options) const;
+};
+
+std::string NameOf(const envelope::OutboxOptions& outbox);
+
+// By the order of the outboxes, those that a filter may find rows in.
+absl::StatusOr<std::vector<std::uint32_t>> TablesOf(
+    const RowFilter& filter, const std::vector<envelope::OutboxOptions>& outboxes);
+
+// Another server with the same rows.
+struct RowsElsewhere {
+  std::string conninfo;            // empty = none
+  std::chrono::milliseconds wait;  // until it has what the source has; else kAborted
+};
+
+// A row reader in a transaction of its own that only reads; `end`: behind all that it sees.
+absl::StatusOr<RowReader> BeginReading(const RowsElsewhere& standby,
+                                       const postgres::ConnectOptions& server,
+                                       const envelope::OutboxOptions& outbox, std::uint32_t source,
+                                       envelope::SchemaTable* schemas, base::Lsn* end);
 
 }  // namespace walpost::operations

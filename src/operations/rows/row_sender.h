@@ -4,6 +4,7 @@
 // Errors: those of BulkWriter and Framer.
 #pragma once
 
+#include <array>
 #include <chrono>
 #include <cstdint>
 #include <optional>
@@ -14,15 +15,22 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "base/dead_letter.h"
+#include "base/text.h"
 #include "envelope/record.h"
-#include "envelope/schema_table.h"
+#include "envelope/schema.h"
 #include "kafka/bulk_writer.h"
 #include "kafka/kafka_sink.h"
 #include "operations/deadletters/dlq.h"
 #include "operations/outcome.h"
-#include "operations/rows/framer.h"
+#include "operations/rows/row_encoder.h"
 #include "operations/rows/row_reader.h"
-#include "registry/options.h"
+#include "outbox/event.h"
+#include "outbox/event_router.h"
+#include "postgres/dead_letter_cells.h"
+#include "postgres/sql_connection.h"
+#include "registry/http.h"
 
 namespace walpost::operations {
 
@@ -81,5 +89,68 @@ class RowSender {
   std::uint64_t left_out_ = 0;
   std::uint64_t closed_out_ = 0;
 };
+
+// Id - the id of an event as rows, records and dead letters have it, to find what is about the same event.
+// Why: a record of another writer's, or a row, may have an id of any length; a dead letter has a longer one cut.
+
+// Of an id that is longer than it may be, all of it: base::WideHash, in a form that has no constructor.
+using WholeId = std::array<std::uint64_t, 2>;
+
+struct Id {
+  std::string text;  // as a dead letter has it: a longer one is cut
+  WholeId whole{};   // 0 = `text` is
+};
+
+inline Id IdOf(std::string_view id) {
+  if (id.size() <= outbox::kIdBytesMax) {
+    return {std::string(id)};
+  }
+  const base::WideHash whole = base::WideHashOf(id);
+  return {postgres::Text(id, base::DeadLetter::kTextBytesMax, /*ascii=*/false),
+          {whole.first, whole.second}};
+}
+
+// SharedIds - outboxes whose events may have the same ids in the same topic.
+// Why: a record does not name its table. A record with a row's id may then be about a row of another
+//   table, so it does not show that this row is delivered. Such ids are called shared.
+// Rule: both may give the topic, and neither table's ids are of type uuid.
+// Thread: a value; reading it blocks.
+// Errors: those of SqlConnection. A table that does not exist shares nothing.
+// Source: docs/database.md, "Tables with the same ids".
+class SharedIds {
+ public:
+  SharedIds() = default;  // none
+
+  static absl::StatusOr<SharedIds> Read(const std::vector<outbox::TableOptions>& tables,
+                                        const std::string& publication,
+                                        postgres::SqlConnection* connection);
+  static absl::StatusOr<SharedIds> Read(const PipelineSettings& pipeline);
+
+  // Tables by their names, schema.table.
+  using Pair = std::pair<std::string, std::string>;
+
+  const std::vector<Pair>& pairs() const { return pairs_; }
+
+  // Whether a record of `topic` with the id of a row of `table` may be about another table's.
+  bool In(std::string_view table, std::string_view topic) const;
+
+  // Names both.
+  static std::string TextOf(const Pair& pair);
+
+  // Why it is not known which rows of `tables` are missing, and what to do; empty = it is known.
+  std::string TextAbout(const std::vector<std::string>& tables) const;
+
+ private:
+  struct Table {
+    std::string name;
+    outbox::TopicReach reach;
+  };
+
+  std::vector<Table> tables_;  // those in pairs
+  std::vector<Pair> pairs_;
+};
+
+inline constexpr char kSharedIdsCure[] =
+    "give the ids the type uuid, or each table a topic of its own";
 
 }  // namespace walpost::operations

@@ -8,12 +8,11 @@
 #include <variant>
 
 #include "absl/strings/str_format.h"
-#include "base/printable.h"
-#include "observe/http_access.h"
+#include "base/text.h"
+#include "observe/http_client.h"
 #include "operations/deadletters/dlq.h"
 #include "operations/rows/table_columns.h"
 #include "operations/setup/pipeline_record.h"
-#include "operations/setup/published.h"
 #include "operations/status/check_kafka.h"
 #include "operations/status/check_server.h"
 #include "operations/status/check_tables.h"
@@ -21,7 +20,7 @@
 #include "postgres/preflight.h"
 #include "postgres/slots.h"
 #include "postgres/sql_connection.h"
-#include "registry/encryption.h"
+#include "registry/http.h"
 
 namespace walpost::operations {
 namespace {

@@ -9,10 +9,10 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_format.h"
-#include "kafka/cluster_check.h"
-#include "kafka/encryption.h"
 #include "kafka/progress.h"
+#include "kafka/properties.h"
 #include "kafka/topic_limits.h"
+#include "kafka/topics.h"
 #include "outbox/topic_rules.h"
 
 namespace walpost::operations {

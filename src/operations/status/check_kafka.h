@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "kafka/kafka_sink.h"
-#include "operations/status/check_line.h"
+#include "operations/outcome.h"
 
 namespace walpost::operations {
 

@@ -2,14 +2,36 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <iterator>
 #include <optional>
 #include <utility>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_format.h"
-#include "operations/status/minor_release.h"
+#include "kafka/client.h"
+#include "postgres/connection.h"
 
 namespace walpost::operations {
+
+std::string VersionText(const std::string& version) {
+  return absl::StrFormat("walpost %s\nlibpq %s\nlibrdkafka %s\n", version, postgres::LibpqVersion(),
+                         kafka::LibrdkafkaVersion());
+}
+
+namespace {
+
+constexpr int kMajor = 10'000;
+constexpr int kFixed[] = {130'021, 140'018, 150'013, 160'009, 170'005};
+
+}  // namespace
+
+int FirstThatLearnsOfAddedTables(int server_version) {
+  const auto* const fixed = std::find_if(std::begin(kFixed), std::end(kFixed), [&](int first) {
+    return first / kMajor == server_version / kMajor;
+  });
+  return fixed == std::end(kFixed) ? 0 : *fixed;
+}
+
 namespace {
 
 using postgres::Cell;

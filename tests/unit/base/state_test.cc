@@ -4,6 +4,9 @@
 
 #include <set>
 #include <string>
+#include <string_view>
+
+#include "base/log_event.h"
 
 namespace walpost::base {
 namespace {
@@ -26,6 +29,16 @@ TEST(StateTest, ExitCodesFollowSysexits) {
   EXPECT_EQ(HaltExitCode(HaltReason::kAuthFailed), 77);
   EXPECT_EQ(HaltExitCode(HaltReason::kProtocolError), 70);
   EXPECT_EQ(HaltExitCode(HaltReason::kSlotMissing), 78);
+}
+
+TEST(LogEventTest, EveryEventHasItsOwnName) {
+  std::set<std::string_view> names;
+  for (int i = 0; i <= static_cast<int>(LogEvent::kDeadLetterTopicFailed); ++i) {
+    const std::string_view name = LogEventName(static_cast<LogEvent>(i));
+    EXPECT_NE(name, "unknown") << i;
+    EXPECT_NE(name, "") << i;
+    EXPECT_TRUE(names.insert(name).second) << name;
+  }
 }
 
 }  // namespace

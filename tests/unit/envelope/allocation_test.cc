@@ -9,7 +9,7 @@
 
 #include "envelope/encoder.h"
 #include "outbox/column_value.h"
-#include "outbox/presets.h"
+#include "outbox/options.h"
 #include "outbox/table_mapper.h"
 #include "pgoutput/decoder.h"
 #include "support/pgoutput_bytes.h"

@@ -3,7 +3,7 @@
 
 #include "absl/strings/escaping.h"
 #include "cloud_event_modes.h"
-#include "outbox/undeliverable.h"
+#include "outbox/event.h"
 
 namespace walpost::envelope {
 namespace {

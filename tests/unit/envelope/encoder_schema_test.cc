@@ -6,7 +6,7 @@
 #include <string>
 
 #include "envelope/encoder.h"
-#include "outbox/undeliverable.h"
+#include "outbox/event.h"
 
 namespace walpost::envelope {
 namespace {

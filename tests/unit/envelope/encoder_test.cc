@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "outbox/undeliverable.h"
+#include "outbox/event.h"
 
 namespace walpost::envelope {
 namespace {

@@ -1,4 +1,5 @@
 // The hand-written bytes against those of the generated class.
+
 #include "envelope/envelope_writer.h"
 
 #include <gmock/gmock.h>
@@ -14,6 +15,7 @@
 #include <vector>
 
 #include "support/random_seed.h"
+#include "walpost/v1/envelope.pb.h"
 
 namespace walpost::envelope {
 namespace {
@@ -280,6 +282,18 @@ TEST(EnvelopeWriterTest, PayloadBeyondProtobufsLimitIsUndeliverable) {
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(std::string(status.message()), HasSubstr("event '42' has 2147483648 bytes"));
 }
+
+using ::testing::AllOf;
+
+TEST(EnvelopeJsonTest, EnvelopeIsReadable) {
+  v1::Envelope envelope;
+  envelope.set_id("a1");
+  envelope.set_payload("hello");
+  EXPECT_THAT(EnvelopeAsJson(envelope.SerializeAsString()).value_or(""),
+              AllOf(HasSubstr("\"id\": \"a1\""), HasSubstr("\"payload\": \"aGVsbG8=\"")));
+}
+
+TEST(EnvelopeJsonTest, OtherBytesAreNone) { EXPECT_FALSE(EnvelopeAsJson("{\"no\": 1}")); }
 
 }  // namespace
 }  // namespace walpost::envelope

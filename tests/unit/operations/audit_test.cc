@@ -2,8 +2,6 @@
 
 #include <gtest/gtest.h>
 
-#include "operations/reconcile/audit_report.h"
-
 namespace walpost::operations {
 namespace {
 

@@ -9,7 +9,7 @@
 #include <variant>
 
 #include "operations/status/check_server.h"
-#include "outbox/presets.h"
+#include "outbox/options.h"
 #include "postgres/sql_connection.h"
 #include "unit/operations/server_fixture.h"
 

@@ -5,10 +5,9 @@
 
 #include <string>
 
-#include "operations/deadletters/dlq_decide.h"
-#include "operations/deadletters/dlq_text.h"
+#include "operations/deadletters/dlq_list.h"
 #include "outbox/column_value.h"
-#include "outbox/presets.h"
+#include "outbox/options.h"
 #include "support/pgoutput_bytes.h"
 
 namespace walpost::operations {

@@ -5,7 +5,7 @@
 
 #include <string>
 
-#include "outbox/presets.h"
+#include "outbox/options.h"
 #include "unit/operations/server_fixture.h"
 
 namespace walpost::operations {

@@ -8,7 +8,7 @@
 #include <string>
 
 #include "operations/setup/init.h"
-#include "outbox/presets.h"
+#include "outbox/options.h"
 #include "postgres/sql_connection.h"
 #include "unit/operations/server_fixture.h"
 

@@ -12,7 +12,7 @@
 #include "operations/setup/init.h"
 #include "operations/setup/slot_move.h"
 #include "operations/status/check.h"
-#include "outbox/presets.h"
+#include "outbox/options.h"
 #include "postgres/sql_connection.h"
 #include "unit/operations/server_fixture.h"
 

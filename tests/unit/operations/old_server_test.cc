@@ -8,7 +8,7 @@
 #include "operations/emit.h"
 #include "operations/setup/init.h"
 #include "operations/status/check.h"
-#include "outbox/presets.h"
+#include "outbox/options.h"
 #include "postgres/connect.h"
 #include "postgres/sql_connection.h"
 #include "unit/operations/server_fixture.h"

@@ -1,4 +1,4 @@
-#include "operations/rows/plain_table.h"
+#include "operations/rows/table_columns.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "operations/status/status_text.h"
+#include "operations/status/status.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

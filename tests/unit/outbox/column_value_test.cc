@@ -7,6 +7,7 @@
 #include <map>
 #include <string>
 
+#include "outbox/options.h"
 #include "support/pgoutput_bytes.h"
 
 namespace walpost::outbox {
@@ -253,6 +254,30 @@ TEST(TypeTest, NameIsTheOneOfSql) {
   EXPECT_EQ(TypeName(type_oid::kVarchar), "character varying");
   EXPECT_EQ(TypeName(type_oid::kTimestamptz), "timestamptz");
   EXPECT_EQ(TypeName(790), "type with OID 790");
+}
+
+constexpr std::uint32_t kDomain = 16390;
+
+TEST(AnnouncedTypesTest, NoMoreAreKeptThanATableHasColumns) {
+  AnnouncedTypes types;
+  for (std::uint32_t i = 0; i <= AnnouncedTypes::kMax; ++i) {
+    types.Add({kDomain + i, "", "uuid"});
+  }
+  TableMapper mapper(*PresetOptions("walpost"));
+  types.GiveTo(&mapper);
+  EXPECT_EQ(mapper.ReadableType(kDomain + AnnouncedTypes::kMax - 1), type_oid::kUuid);
+  EXPECT_EQ(mapper.ReadableType(kDomain + AnnouncedTypes::kMax), 0U);
+}
+
+TEST(AnnouncedTypesTest, MapperKeepsThoseOfItsNewestAnnouncement) {
+  AnnouncedTypes types;
+  TableMapper mapper(*PresetOptions("walpost"));
+  for (std::uint32_t i = 0; i < 10; ++i) {
+    types.Add({kDomain + i, "", "uuid"});
+    types.GiveTo(&mapper);
+  }
+  EXPECT_EQ(mapper.ReadableType(kDomain), 0U);
+  EXPECT_EQ(mapper.ReadableType(kDomain + 9), type_oid::kUuid);
 }
 
 }  // namespace

@@ -6,7 +6,7 @@
 
 #include <string>
 
-#include "outbox/topic_router.h"
+#include "outbox/topic_rules.h"
 
 namespace walpost::outbox {
 namespace {

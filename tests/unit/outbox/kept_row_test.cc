@@ -8,7 +8,7 @@
 
 #include "base/dead_letter.h"
 #include "outbox/column_value.h"
-#include "outbox/presets.h"
+#include "outbox/options.h"
 #include "support/pgoutput_bytes.h"
 
 namespace walpost::outbox {

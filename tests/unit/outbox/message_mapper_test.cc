@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "outbox/undeliverable.h"
+#include "outbox/event.h"
 #include "walpost/v1/outbox_message.pb.h"
 
 namespace walpost::outbox {

@@ -6,8 +6,8 @@
 #include <string>
 #include <utility>
 
-#include "outbox/presets.h"
-#include "outbox/undeliverable.h"
+#include "outbox/event.h"
+#include "outbox/options.h"
 #include "support/pgoutput_bytes.h"
 #include "unit/outbox/test_table.h"
 

@@ -4,9 +4,9 @@
 
 #include <string>
 
-#include "outbox/presets.h"
+#include "outbox/event.h"
+#include "outbox/options.h"
 #include "outbox/table_mapper.h"
-#include "outbox/undeliverable.h"
 #include "support/pgoutput_bytes.h"
 #include "unit/outbox/test_table.h"
 

@@ -5,7 +5,7 @@
 #include <optional>
 #include <string>
 
-#include "envelope/progress.h"
+#include "envelope/control_records.h"
 #include "pipeline_fixture.h"
 
 namespace walpost::pipeline {

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "outbox/column_value.h"
-#include "outbox/presets.h"
+#include "outbox/options.h"
 #include "outbox_wire.h"
 #include "pipeline/intake.h"
 #include "support/pgoutput_bytes.h"

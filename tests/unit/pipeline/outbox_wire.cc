@@ -3,7 +3,7 @@
 #include <chrono>
 
 #include "outbox/column_value.h"
-#include "outbox/presets.h"
+#include "outbox/options.h"
 
 namespace walpost::pipeline {
 

@@ -1,5 +1,5 @@
 // What is confirmed, and when an end comes, while progress is remembered.
-#include "envelope/progress.h"
+#include "envelope/control_records.h"
 #include "pipeline_fixture.h"
 
 namespace walpost::pipeline {

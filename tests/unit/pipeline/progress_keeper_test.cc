@@ -5,7 +5,7 @@
 
 #include <chrono>
 
-#include "envelope/progress.h"
+#include "envelope/control_records.h"
 
 namespace walpost::pipeline {
 namespace {

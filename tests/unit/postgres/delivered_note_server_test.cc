@@ -1,5 +1,5 @@
 // What a connect notes in walpost.pipeline of how far was delivered, and what keeps it from that.
-#include "postgres/delivered_note.h"
+#include "postgres/preflight.h"
 
 #include "unit/postgres/preflight_fixture.h"
 

@@ -5,8 +5,8 @@
 
 #include <string>
 
-#include "postgres/preflight_steps.h"
-#include "postgres/result.h"
+#include "postgres/connection.h"
+#include "postgres/preflight.h"
 
 namespace walpost::postgres {
 namespace {

@@ -1,5 +1,5 @@
 // What a server hears while something else is asked behind START_REPLICATION.
-#include "postgres/keep_alive.h"
+#include "postgres/server_watch.h"
 
 #include <gtest/gtest.h>
 
@@ -18,12 +18,19 @@ using std::chrono::seconds;
 class CountingStream : public ReplicationStream {
  public:
   int socket() const override { return -1; }
+
   bool Receive() override { return false; }
+
   Next Take(std::string_view* /*frame*/) override { return Next::kNothing; }
+
   const StreamEnd& end() const override { return end_; }
+
   bool wants_write() const override { return false; }
+
   absl::Status Flush() override { return absl::OkStatus(); }
+
   absl::Status SendCopyDone() override { return absl::OkStatus(); }
+
   std::optional<std::string> TakeNotice() override { return std::nullopt; }
 
   absl::Status Send(std::string_view /*payload*/) override {

@@ -9,9 +9,9 @@
 #include <variant>
 
 #include "postgres/connect.h"
+#include "postgres/failure.h"
 #include "postgres/preflight.h"
-#include "postgres/slot_hold.h"
-#include "postgres/sqlstate.h"
+#include "postgres/slots.h"
 #include "support/postgres_server.h"
 #include "unit/postgres/preflight_fixture.h"
 

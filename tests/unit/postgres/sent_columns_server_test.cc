@@ -1,7 +1,7 @@
 // The rule, against what pgoutput sends.
 #include <string>
 
-#include "postgres/sent_columns.h"
+#include "postgres/preflight.h"
 #include "unit/postgres/preflight_fixture.h"
 
 namespace walpost::postgres {

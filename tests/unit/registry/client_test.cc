@@ -7,7 +7,6 @@
 #include <nlohmann/json.hpp>
 
 #include "fuzz/bounds.h"
-#include "registry/answers.h"
 #include "unit/registry/mock_registry.h"
 
 namespace walpost::registry {

@@ -2,9 +2,16 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <cstdlib>
+#include <fstream>
 #include <memory>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
 
 #include "unit/registry/mock_registry.h"
 
@@ -138,6 +145,55 @@ TEST_F(HttpTest, CertificateFileThatIsNotThereIsNamed) {
 TEST_F(HttpTest, SegmentsAreEncoded) {
   EXPECT_EQ(Http::Encode("a-b.C_d~"), "a-b.C_d~");
   EXPECT_EQ(Http::Encode("shop/v1 ä?"), "shop%2Fv1%20%C3%A4%3F");
+}
+
+RegistryOptions Options(std::vector<std::string> urls) {
+  RegistryOptions options;
+  options.urls = std::move(urls);
+  return options;
+}
+
+TEST(RegistryEncryptionTest, HttpOverANetworkIsFound) {
+  EXPECT_EQ(ClearTextUrl(Options({"https://one", "http://two:8081/path"})), "http://two:8081/path");
+  EXPECT_EQ(ClearTextUrl(Options({"http://[2001:db8::1]:8081"})), "http://[2001:db8::1]:8081");
+  EXPECT_THAT(ClearTextWarning(Options({"http://two"})), HasSubstr("http://two"));
+}
+
+TEST(RegistryEncryptionTest, HttpsAndThisMachineAreQuiet) {
+  EXPECT_EQ(ClearTextUrl(Options({"https://one", "http://localhost:8081", "http://127.0.0.1/x",
+                                  "http://[::1]:8081"})),
+            "");
+  EXPECT_EQ(ClearTextWarning(Options({})), "");
+}
+
+TEST(ReadFileTest, PipeIsReadToItsEnd) {
+  int ends[2];
+  ASSERT_EQ(pipe(ends), 0);
+  std::thread writer([fd = ends[1]] {
+    for (int i = 0; i < 100; ++i) {
+      EXPECT_EQ(write(fd, "0123456789", 10), 10);
+    }
+    close(fd);
+  });
+  const auto content = ReadFile("/dev/fd/" + std::to_string(ends[0]), 1'000);
+  writer.join();
+  close(ends[0]);
+  ASSERT_TRUE(content.ok()) << content.status();
+  EXPECT_EQ(content->size(), 1'000U);
+}
+
+TEST(ReadFileTest, FileIsReadUpToItsLimit) {
+  const std::string path = ::testing::TempDir() + "/read_file_test-" + std::to_string(getpid());
+  std::ofstream(path) << std::string(10'000, 'x');
+  EXPECT_EQ(ReadFile(path, 10'000)->size(), 10'000U);
+  EXPECT_TRUE(absl::IsInvalidArgument(ReadFile(path, 9'999).status()));
+  unlink(path.c_str());
+}
+
+TEST(ReadFileTest, WhatIsNotThereIsDistinguishedFromWhatCannotBeRead) {
+  EXPECT_TRUE(absl::IsNotFound(ReadFile("/no/such/file", 10).status()));
+  EXPECT_TRUE(absl::IsInvalidArgument(ReadFile(::testing::TempDir(), 10).status()));
+  EXPECT_TRUE(absl::IsInvalidArgument(ReadFile("/dev/zero", 10).status()));
 }
 
 }  // namespace
