@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <set>
 
 #include "absl/strings/str_format.h"
 #include "base/status.h"
@@ -364,13 +365,14 @@ absl::Status BulkWriter::WriteAlone() {
 absl::Status BulkWriter::WriteOne(const rd_kafka_message_t& message) {
   const std::string topic = rd_kafka_topic_name(message.rkt);
   Target& target = targets_[topic];
-  std::optional<RejectedFor> rejected;
+  std::set<RejectedFor> rejected;
   while (target.takes_nothing.empty()) {
     const Answer answer = WriteOnce(message, target.limits);
-    if (rejected && answer.status.ok()) {
-      target.doubts.erase(*rejected);  // it passed: the next rejection has a wait of its own
+    if (answer.status.ok()) {  // what passed shortens the wait of no other
+      std::erase_if(target.doubts,
+                    [&](const auto& doubt) { return rejected.contains(doubt.first); });
     }
-    rejected = answer.what;
+    rejected.insert(answer.what);
     const bool may_not = absl::IsPermissionDenied(answer.status);
     const bool may_be_old = may_not || answer.what.belief != Belief::kRight;
     if (may_be_old && MayPass(answer.what, &target)) {
@@ -441,7 +443,7 @@ BulkWriter::Answer BulkWriter::WriteOnce(const rd_kafka_message_t& message,
                                             message.partition, record.key, record.value, copy, 0);
   if (error != RD_KAFKA_RESP_ERR_NO_ERROR) {
     rd_kafka_headers_destroy(copy);
-    return {TopicStatus(rd_kafka_topic_name(message.rkt), error), {Classify(error)}};
+    return {TopicStatus(rd_kafka_topic_name(message.rkt), error), {Classify(error), true}};
   }
   Answer answer = AwaitAnswer();
   answer.what.by_broker = true;

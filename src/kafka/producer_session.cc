@@ -102,7 +102,7 @@ SubmitResult ProducerSession::Submit(const envelope::Record& record, delivery::S
   }
   const std::int32_t partition = ChoosePartition(record, topic);
   if (partition >= static_cast<std::int32_t>(topic->partition_count)) {
-    if (!IsBelieved(*topic)) {
+    if (!IsBelieved(FailureKind::kPartitionUnknown, *topic)) {
       return LookUpFirst(topic);  // they may have been added meanwhile
     }
     return SubmitResult::Rejected(

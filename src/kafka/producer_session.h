@@ -171,7 +171,7 @@ class ProducerSession {
   std::optional<delivery::SubmitResult> CheckLimits(const envelope::Record& record,
                                                     TopicState* topic);
   bool DateNeedsLimits(const envelope::Record& record, const TopicState& topic) const;
-  bool IsBelieved(const TopicState& topic);
+  bool IsBelieved(delivery::FailureKind kind, const TopicState& topic);
   Belief BeliefIn(delivery::FailureKind rejection, const envelope::Record& record,
                   const TopicState& topic) const;
   delivery::SubmitResult TooLargeForProducer(const envelope::Record& record,

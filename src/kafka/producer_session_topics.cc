@@ -163,9 +163,10 @@ bool ProducerSession::TakeAnswer(const TopicQuestion& found, TopicState* topic) 
   topic->leaders = found.leaders;
   TakeLimits(found, topic);
   const TopicAnswer answer = AnswerOf(topic->partition_count, topic->limits);
-  if (const auto said = memory_->rejecting.find(topic->name);
-      said != memory_->rejecting.end() && said->second.answer != answer) {
-    memory_->rejecting.erase(said);  // also when this one rejects nothing
+  if (const auto said = memory_->rejecting.find(topic->name); said != memory_->rejecting.end()) {
+    std::erase_if(said->second, [&](const auto& kind) {
+      return kind.second.answer != answer;  // also when this one rejects nothing
+    });
   }
   const auto rejected = memory_->rejected_times.find(topic->name);
   topic->dated_now = rejected != memory_->rejected_times.end() &&
@@ -246,7 +247,8 @@ std::optional<SubmitResult> ProducerSession::CheckLimits(const envelope::Record&
   if (!lacks_key && !IsTooLarge(record, limits, compressed_).value_or(false)) {
     return DateNeedsLimits(record, *topic) ? std::optional(LookUpFirst(topic)) : std::nullopt;
   }
-  if (!IsBelieved(*topic)) {
+  const FailureKind kind = lacks_key ? FailureKind::kRecordInvalid : FailureKind::kRecordTooLarge;
+  if (!IsBelieved(kind, *topic)) {
     return LookUpFirst(topic);  // they may have been changed meanwhile
   }
   if (lacks_key) {
@@ -260,23 +262,24 @@ std::optional<SubmitResult> ProducerSession::CheckLimits(const envelope::Record&
   return SubmitResult::Rejected(
       FailureKind::kRecordTooLarge,
       absl::StrFormat("the record of %d bytes is larger than topic '%s' takes: raise its "
-                      "max.message.bytes, which is %d",
+                      "max.message.bytes (or segment.bytes), which is %d",
                       BatchBytesOf(record), topic->name, *limits.message_bytes_max));
 }
 
 // Whether what was looked up may reject a record: just now, and by every look-up of some time, since one
 // broker learns of a change later than another. What was said before counts while it is asked for. Where it
 // rejected a record not long ago, a shorter time does: a writer must not hold the topic again and again.
-bool ProducerSession::IsBelieved(const TopicState& topic) {
+bool ProducerSession::IsBelieved(FailureKind kind, const TopicState& topic) {
+  constexpr int kOtherKinds = 2;  // each may have held the topic in between
   const std::chrono::milliseconds wait = options_.unknown_topic_wait;
-  const auto [found, added] = memory_->rejecting.try_emplace(topic.name);
+  const auto [found, added] = memory_->rejecting[topic.name].try_emplace(kind);
   TopicMemory::Rejecting& said = found->second;
   const TopicAnswer answer = AnswerOf(topic.partition_count, topic.limits);
   if (added || said.answer != answer) {
     said = {answer, now_.mono, now_.mono};
   } else if (now_.mono >= said.asked_at + std::max(wait, 2 * kAnswerKept)) {
-    const bool rejected =
-        said.asked_at >= said.since + wait && now_.mono < said.asked_at + kRejectionKept;
+    const bool rejected = said.asked_at >= said.since + wait &&
+                          now_.mono < said.asked_at + kRejectionKept + kOtherKinds * wait;
     said.since = now_.mono + (rejected ? std::min(wait, kRejectedAgainAfter) : wait) - wait;
   }
   said.asked_at = now_.mono;

@@ -137,6 +137,7 @@ TopicLimits LimitsOf(
   std::optional<std::int64_t> retention;
   std::optional<std::int64_t> retention_bytes;
   std::optional<std::int64_t> segment;
+  std::optional<std::int64_t> segment_bytes;
   std::optional<std::int64_t> before;
   std::optional<std::int64_t> after;
   // The only limit that brokers up to 3.5 have, in both directions; those from 4 on have it no more.
@@ -158,6 +159,8 @@ TopicLimits LimitsOf(
     } else if (name == "delete.retention.ms") {
       limits.tombstone_retention =
           milliseconds(std::max<std::int64_t>(Number(value).value_or(0), 0));
+    } else if (name == "segment.bytes") {
+      segment_bytes = Number(value);
     } else if (name == "segment.ms") {
       segment = Number(value);
     } else if (name == "message.timestamp.before.max.ms") {
@@ -190,6 +193,9 @@ TopicLimits LimitsOf(
       const milliseconds half(*bound / 2);
       limits.age_max = std::min(limits.age_max.value_or(half), half);
     }
+  }
+  if (limits.message_bytes_max && segment_bytes) {
+    limits.message_bytes_max = std::min(*limits.message_bytes_max, *segment_bytes);
   }
   // A broker begins a new segment, which is open for good, when a time is later than the segment's first by
   // segment.ms. Who writes rows chooses times.
@@ -247,19 +253,16 @@ Belief Believe(delivery::FailureKind rejection, const envelope::Record& record,
                const TopicLimits& limits, bool compressed) {
   const bool size = rejection == delivery::FailureKind::kRecordTooLarge;
   const bool key = rejection == delivery::FailureKind::kRecordInvalid && !record.key;
-  if ((size || key) && limits.unanswered) {
-    return Belief::kMayBeRight;
-  }
-  if (key && limits.has_cleanup_policy && !limits.compacts) {
+  const bool may_grow = size && limits.recompresses;
+  const bool fits = size && limits.message_bytes_max &&
+                    !IsTooLarge(record, limits, /*compressed=*/false).value_or(false);
+  const bool needs_no_key = key && limits.has_cleanup_policy && !limits.compacts;
+  if ((fits && !may_grow) || needs_no_key) {
     return Belief::kContradicted;
   }
-  if (!size || !limits.message_bytes_max) {
-    return Belief::kRight;
-  }
-  if (IsTooLarge(record, limits, /*compressed=*/false).value_or(false)) {
-    return compressed ? Belief::kMayBeRight : Belief::kRight;
-  }
-  return limits.recompresses ? Belief::kMayBeRight : Belief::kContradicted;
+  const bool may_shrink = size && compressed && limits.message_bytes_max;
+  const bool may_be_old = (size || key) && limits.unanswered;
+  return (fits && may_grow) || may_shrink || may_be_old ? Belief::kMayBeRight : Belief::kRight;
 }
 
 std::int64_t SafeTimestampMs(std::int64_t timestamp_ms, const TopicLimits& limits,

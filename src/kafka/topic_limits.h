@@ -31,7 +31,8 @@ constexpr std::chrono::milliseconds kUnknownAgeMax{10'000};
 
 struct TopicLimits {
   bool unanswered = false;  // so they are not known; that is not because a right is missing
-  std::optional<std::int64_t> message_bytes_max;  // max.message.bytes; nullopt = not known
+  // max.message.bytes, or segment.bytes where that is less; nullopt = not known
+  std::optional<std::int64_t> message_bytes_max;
   // A record dated further back would be rejected, or deleted before it is read; nullopt = no limit.
   std::optional<std::chrono::milliseconds> age_max = kUnknownAgeMax;
   // A record dated further ahead gets the present.

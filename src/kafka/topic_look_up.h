@@ -64,7 +64,8 @@ struct TopicMemory {
     base::MonotonicTime asked_at;
   };
 
-  std::map<std::string, Rejecting> rejecting;  // by topic
+  // By topic. Each kind has a time of its own: records of one must not shorten that of another.
+  std::map<std::string, std::map<delivery::FailureKind, Rejecting>> rejecting;
   std::map<std::string, TopicLimits>
       read_limits;  // by topic, where they may be read: the last ones
 

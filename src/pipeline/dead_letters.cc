@@ -30,7 +30,7 @@ DeadLetters::DeadLetters(const PipelineOptions& options, const delivery::Tracker
       records_(options, schemas),
       destinations_(options),
       messages_halt_(options.messages.halts),
-      must_last_for_(options.unknown_topic_wait),
+      believed_(options.unknown_topic_wait),
       allowance_(rows_per_second_) {}
 
 void DeadLetters::Forget() {

@@ -28,6 +28,7 @@
 #include "envelope/schema.h"
 #include "pipeline/dead_letter_request.h"
 #include "pipeline/halt.h"
+#include "pipeline/held_topics.h"
 #include "pipeline/known_rows.h"
 #include "pipeline/options.h"
 #include "pipeline/row_records.h"
@@ -183,6 +184,7 @@ class DeadLetters {
   void KeyIsDone();
   bool AwaitWritten();
   void EndRelease();
+  void CountRejection(const delivery::Failure& failure, base::MonotonicTime now);
   void Drop();
 
   const std::size_t rows_max_;
@@ -192,7 +194,7 @@ class DeadLetters {
   const RowRecords records_;
   const Destinations destinations_;
   const bool messages_halt_;
-  const std::chrono::milliseconds must_last_for_;
+  BelievedAnswers believed_;
 
   absl::flat_hash_map<base::ParkedKeyId, ParkedKey> keys_;
   std::map<delivery::Sequence, WaitingRow> waiting_;  // to be written
@@ -234,8 +236,9 @@ class DeadLetters {
   base::ChunkArena arena_;
   Sending sending_ = Sending::kNone;
   bool needs_answer_ = false;
-  std::optional<base::MonotonicTime> rejected_at_;  // alone, the last time
-  std::chrono::milliseconds rejected_for_{0};       // by answers that came one after the other
+  std::optional<delivery::Failure> rejection_;  // alone, the last one
+  base::MonotonicTime rejected_at_;
+  std::chrono::milliseconds rejected_for_{0};  // by such answers, one after the other
   bool recalled_ = false;
   delivery::Sequence sequence_ = kFirstSequence;
   envelope::Record record_;

@@ -26,6 +26,29 @@ base::MonotonicTime DecidedAt(milliseconds same_for, milliseconds wait, base::Mo
 
 }  // namespace
 
+// In between, the topic may have waited for each other kind.
+milliseconds BelievedAnswers::WaitFor(std::string_view topic, const Failure& failure,
+                                      base::MonotonicTime now) const {
+  constexpr int kOtherKinds = 2;
+  const auto found = at_.find({std::string(topic), failure.kind});
+  if (!failure.may_be_right || found == at_.end() ||
+      now >= found->second + kKept + kOtherKinds * must_last_for_) {
+    return must_last_for_;
+  }
+  return now < found->second + kAtOnce ? milliseconds(0) : std::min(must_last_for_, kWait);
+}
+
+void BelievedAnswers::Note(std::string_view topic, const Failure& failure,
+                           base::MonotonicTime now) {
+  if (!failure.may_be_right) {
+    return;
+  }
+  if (at_.size() >= kKindsMax) {
+    at_.clear();  // then the next ones must last longer again
+  }
+  at_.insert_or_assign({std::string(topic), failure.kind}, now);
+}
+
 bool HeldTopics::IsOfTopic(FailureKind kind) {
   return kind == FailureKind::kTopicUnknown || kind == FailureKind::kTopicInvalid ||
          kind == FailureKind::kTopicNotAuthorized;
@@ -85,7 +108,7 @@ void HeldTopics::Trouble::Count(const Failure& answer, base::MonotonicTime now) 
           ? milliseconds(0)
           : std::chrono::duration_cast<milliseconds>(std::min(now - answered_at, counted_max));
   unclear_for += passed;
-  same_for = answer.IsLike(failure) ? same_for + passed : milliseconds(0);
+  same_for = answer.kind == failure.kind ? same_for + passed : milliseconds(0);
   failure = answer;
   answered_at = now;
   ++attempts;
@@ -96,27 +119,6 @@ bool HeldTopics::IsOld(const Trouble& trouble, base::MonotonicTime now) const {
   const milliseconds good_for =
       trouble.decided ? std::max(unknown_wait_, 2 * kAnswerKept) : kForgottenAfter;
   return now >= trouble.answered_at + good_for;
-}
-
-// In between, the topic may have waited for each other kind.
-milliseconds HeldTopics::WaitFor(const std::string& topic, const Failure& failure,
-                                 base::MonotonicTime now) const {
-  constexpr int kOtherKinds = 2;
-  const auto found = lasted_.find({topic, failure.kind});
-  const bool lasted = failure.may_be_right && found != lasted_.end() &&
-                      now < found->second + kLastedKept + kOtherKinds * unknown_wait_;
-  return lasted ? std::min(unknown_wait_, kLastedWait) : unknown_wait_;
-}
-
-void HeldTopics::NoteLasted(const std::string& topic, const Failure& failure,
-                            base::MonotonicTime now) {
-  if (!failure.may_be_right) {
-    return;
-  }
-  if (lasted_.size() >= kAnswersMax) {
-    lasted_.clear();  // then they wait longer again
-  }
-  lasted_.insert_or_assign({topic, failure.kind}, now);
 }
 
 HeldTopics::Unclear HeldTopics::OnUnclear(std::string_view topic, Sequence sequence,
@@ -137,9 +139,14 @@ HeldTopics::Unclear HeldTopics::OnUnclear(std::string_view topic, Sequence seque
     trouble.delivered = delivered;
     trouble.unclear_for = milliseconds(0);
   }
-  trouble.Count(failure, now);
+  Failure answer = failure;
+  if (trouble.attempts > 0 && trouble.failure.kind == failure.kind) {
+    // Of one record limits may be answered and not, in turn: the longest time counts.
+    answer.may_be_right = failure.may_be_right && trouble.failure.may_be_right;
+  }
+  trouble.Count(answer, now);
   trouble.try_at = TryAgainAt(trouble.since, now);
-  const milliseconds wait = WaitFor(found->first, failure, now);
+  const milliseconds wait = believed_.WaitFor(found->first, answer, now);
   if (failure.must_last) {
     trouble.try_at = std::min(trouble.try_at, DecidedAt(trouble.same_for, wait, now));
   }
@@ -148,7 +155,7 @@ HeldTopics::Unclear HeldTopics::OnUnclear(std::string_view topic, Sequence seque
                            : trouble.unclear_for >= kUnclearFor && delivered > trouble.delivered;
   if (decided && failure.must_last) {
     NoteDecided(found->first, &trouble);
-    NoteLasted(found->first, failure, now);
+    believed_.Note(found->first, answer, now);
   }
   return {trouble.attempts, decided};
 }

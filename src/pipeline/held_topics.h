@@ -27,6 +27,29 @@
 
 namespace walpost::pipeline {
 
+// BelievedAnswers - when a broker that may be right was believed, so that the next such answer need not last as
+// long: a writer must not hold a topic again and again.
+class BelievedAnswers {
+ public:
+  // Answers that come one after the other count at once. Later ones must last for kWait, up to kKept.
+  static constexpr std::chrono::milliseconds kAtOnce{10'000};
+  static constexpr std::chrono::milliseconds kWait{1'000};
+  static constexpr std::chrono::milliseconds kKept{300'000};
+  static constexpr std::size_t kKindsMax = 1'000;  // of all topics
+
+  explicit BelievedAnswers(std::chrono::milliseconds must_last_for)
+      : must_last_for_(must_last_for) {}
+
+  // How long this answer must last.
+  std::chrono::milliseconds WaitFor(std::string_view topic, const delivery::Failure& failure,
+                                    base::MonotonicTime now) const;
+  void Note(std::string_view topic, const delivery::Failure& failure, base::MonotonicTime now);
+
+ private:
+  const std::chrono::milliseconds must_last_for_;
+  std::map<std::pair<std::string, delivery::FailureKind>, base::MonotonicTime> at_;
+};
+
 class HeldTopics {
  public:
   // What was decided about a topic counts for its next events so long; then it is asked about again.
@@ -42,14 +65,11 @@ class HeldTopics {
   // When more topics are held, each is asked about at the beginning and at the end only.
   static constexpr std::size_t kMany = 100;
   static constexpr std::size_t kAnswersMax = 1'000;
-  // Where a broker that may be right was believed so long ago, this is enough: a writer must not hold a topic
-  // again and again.
-  static constexpr std::chrono::milliseconds kLastedKept{300'000};
-  static constexpr std::chrono::milliseconds kLastedWait{1'000};
 
   // A broker learns of a new topic, or of a right, later than others. So that there is none is
   // believed when nothing else was said for `unknown_wait`.
-  explicit HeldTopics(std::chrono::milliseconds unknown_wait) : unknown_wait_(unknown_wait) {}
+  explicit HeldTopics(std::chrono::milliseconds unknown_wait)
+      : unknown_wait_(unknown_wait), believed_(unknown_wait) {}
 
   // What is to be done about the event that is next in its topic.
   enum class Step { kTry, kWait, kDecide };
@@ -146,10 +166,6 @@ class HeldTopics {
 
   void MakeDue(std::string_view topic);
   bool IsOld(const Trouble& trouble, base::MonotonicTime now) const;
-  std::chrono::milliseconds WaitFor(const std::string& topic, const delivery::Failure& failure,
-                                    base::MonotonicTime now) const;
-  void NoteLasted(const std::string& topic, const delivery::Failure& failure,
-                  base::MonotonicTime now);
   void NoteDecided(const std::string& topic, Trouble* trouble);
   void ForgetRejection(std::string_view topic);
   void BoundAnswers(const std::string& newest);
@@ -157,8 +173,7 @@ class HeldTopics {
   const std::chrono::milliseconds unknown_wait_;
   ByTopic<Trouble> troubles_;
   ByTopic<Queue> held_;
-  // When a broker that may be right was believed.
-  std::map<std::pair<std::string, delivery::FailureKind>, base::MonotonicTime> lasted_;
+  BelievedAnswers believed_;
   std::set<std::string, std::less<>> tried_;  // unclear ones of which the sink has a record
   std::set<std::string, std::less<>> pending_;
   std::deque<std::string> due_;

@@ -73,6 +73,12 @@ TEST(BelieveTest, BrokerIsRightAboutASizeUnlessTheLimitTakesTheRecord) {
   EXPECT_EQ(TooLarge(LimitsOf({{"max.message.bytes", "100"}})), Belief::kContradicted);
 }
 
+TEST(BelieveTest, SegmentMustTakeTheRecordToo) {
+  const TopicLimits limits = LimitsOf({{"max.message.bytes", "100"}, {"segment.bytes", "50"}});
+  EXPECT_EQ(limits.message_bytes_max, 50);
+  EXPECT_EQ(TooLarge(limits), Belief::kRight);
+}
+
 TEST(BelieveTest, SizeOfWhatIsPackedIsNotKnown) {
   EXPECT_EQ(TooLarge(LimitsOf({{"max.message.bytes", "50"}}), true), Belief::kMayBeRight);
   EXPECT_EQ(TooLarge(LimitsOf({{"max.message.bytes", "100"}}), true), Belief::kContradicted)
@@ -85,6 +91,9 @@ TEST(BelieveTest, NobodyHasAnsweredSoTheBrokerMayBeRight) {
   TopicLimits unanswered = LimitsOf({{"max.message.bytes", "50"}, {"cleanup.policy", "compact"}});
   unanswered.unanswered = true;
   EXPECT_EQ(TooLarge(unanswered), Belief::kMayBeRight);
+  TopicLimits took_it = LimitsOf({{"max.message.bytes", "100"}});
+  took_it.unanswered = true;
+  EXPECT_EQ(TooLarge(took_it), Belief::kContradicted) << "by the limit that was read last";
   envelope::Record record;
   EXPECT_EQ(Believe(FailureKind::kRecordInvalid, record, unanswered, false), Belief::kMayBeRight);
   EXPECT_EQ(Believe(FailureKind::kTopicInvalid, record, unanswered, false), Belief::kRight);

@@ -383,5 +383,56 @@ TEST_F(ParkTest, EventWithAVeryLongKeyParksNone) {
   EXPECT_EQ(pipeline().parked_keys(), 0U);
 }
 
+TEST_F(ParkTest, MessageLeavesItsKeyWhenAnAnswerThatMustLastHasLasted) {
+  options_.unknown_topic_wait = 2 * DeadLetters::kRetryRejectedAfter;
+  Connect();
+  ParkA(100, {"a1", "a2"});
+  dead_letters_.rows[0].source = "message:shop";
+  RetryA();
+  sink_.Reject(DeadLetters::kFirstSequence + 1,
+               Failure{delivery::FailureKind::kRecordTooLarge, "no", /*must_last=*/true}, "orders");
+  Look();
+  Run();
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_TRUE(dead_letters_.rows[0].parked && dead_letters_.rows[0].retry()) << i;
+    Advance(DeadLetters::kRetryRejectedAfter);
+    Run();
+  }
+  EXPECT_FALSE(dead_letters_.rows[0].parked);
+}
+
+// Whoever may emit could make one that no topic takes.
+TEST_F(ParkTest, MessageThatLeavesItsKeyShortensTheTimeOfNoOther) {
+  options_.unknown_topic_wait = 2 * DeadLetters::kRetryRejectedAfter;
+  Connect();
+  ParkA(100, {"a1", "a2"});
+  for (base::DeadLetter& row : dead_letters_.rows) {
+    row.source = "message:shop";
+  }
+  RetryA();
+  sink_.Reject(DeadLetters::kFirstSequence + 1,
+               Failure{delivery::FailureKind::kPartitionUnknown, "no"}, "orders");
+  sink_.Reject(DeadLetters::kFirstSequence + 2,
+               Failure{delivery::FailureKind::kRecordTooLarge, "no", /*must_last=*/true,
+                       /*may_be_right=*/true},
+               "orders");
+  const auto try_again = [&] {
+    Look();
+    Run();
+    Advance(DeadLetters::kRetryRejectedAfter);
+    Run();
+  };
+  for (int i = 0; i < 5 && dead_letters_.rows[0].parked; ++i) {
+    try_again();
+  }
+  EXPECT_FALSE(dead_letters_.rows[0].parked);
+  try_again();
+  EXPECT_TRUE(dead_letters_.rows[1].parked);
+  for (int i = 0; i < 5 && dead_letters_.rows[1].parked; ++i) {
+    try_again();
+  }
+  EXPECT_FALSE(dead_letters_.rows[1].parked);
+}
+
 }  // namespace
 }  // namespace walpost::pipeline

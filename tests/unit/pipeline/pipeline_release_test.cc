@@ -374,24 +374,6 @@ TEST_F(ParkTest, MessageLeavesItsKeyOnlyWhenTheAnswerIsAboutIt) {
   }
 }
 
-TEST_F(ParkTest, MessageLeavesItsKeyWhenAnAnswerThatMustLastHasLasted) {
-  options_.unknown_topic_wait = 2 * DeadLetters::kRetryRejectedAfter;
-  Connect();
-  ParkA(100, {"a1", "a2"});
-  dead_letters_.rows[0].source = "message:shop";
-  RetryA();
-  sink_.Reject(DeadLetters::kFirstSequence + 1,
-               Failure{delivery::FailureKind::kRecordTooLarge, "no", /*must_last=*/true}, "orders");
-  Look();
-  Run();
-  for (int i = 0; i < 2; ++i) {
-    EXPECT_TRUE(dead_letters_.rows[0].parked && dead_letters_.rows[0].retry()) << i;
-    Advance(DeadLetters::kRetryRejectedAfter);
-    Run();
-  }
-  EXPECT_FALSE(dead_letters_.rows[0].parked);
-}
-
 TEST_F(ParkTest, RowsReadOneByOneGiveTheSame) {
   dead_letters_.rows_per_reading = 1;
   Connect();
