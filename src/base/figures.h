@@ -1,6 +1,6 @@
-// DeliveredEvent - an event that Kafka has taken, as people are shown it: never its payload or key.
-// Why here: pipeline fills it in, observe shows it; neither may use the other.
-// Thread: a value.
+// Figures - what is counted and measured, as it is shown.
+// Why here: pipeline, postgres, kafka and runtime fill them in, observe shows them; none may use the other.
+// Thread: values.
 #pragma once
 
 #include <array>
@@ -15,6 +15,7 @@
 
 namespace walpost::base {
 
+// An event that Kafka has taken, as people are shown it: never its payload or key.
 struct DeliveredEvent {
   std::string id;    // empty = its record says none
   std::string type;  // the same

@@ -176,7 +176,7 @@ envelope::Record RecordIn(const rd_kafka_message_t& message,
 // Thread: any; pure.
 // Errors: none. What cannot be read is left out.
 // Source: librdkafka's STATISTICS.md.
-
+//
 // By address; the names that were only bootstrapped with, and roles such as a coordinator, are no
 // brokers.
 std::vector<base::BrokerFigures> ReadBrokers(std::string_view statistics);

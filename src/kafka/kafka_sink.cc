@@ -100,15 +100,6 @@ class Impl : public KafkaSink {
     return session_ != nullptr ? session_->NextDeadline() : try_again_at_;
   }
 
-  void Prefetch(const std::vector<std::string>& topics) override {
-    prefetch_ = topics;
-    if (session_ != nullptr && !session_->closing()) {
-      for (const std::string& topic : prefetch_) {
-        session_->Prefetch(topic);
-      }
-    }
-  }
-
   const KafkaFacts& facts() const override { return facts_; }
 
   void Reconfigure(KafkaOptions options) override {
@@ -139,9 +130,6 @@ class Impl : public KafkaSink {
       return;
     }
     session_ = *std::move(created);
-    for (const std::string& topic : prefetch_) {
-      session_->Prefetch(topic);
-    }
   }
 
   // While there is no producer: whether there is one now.
@@ -168,7 +156,6 @@ class Impl : public KafkaSink {
   Mode mode_ = Mode::kPipelined;
   TopicMemory memory_;
   KafkaFacts facts_;
-  std::vector<std::string> prefetch_;
   base::Now now_;
   bool open_ = false;
   bool close_asked_ = false;                  // while there is no producer

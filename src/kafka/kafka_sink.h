@@ -1,7 +1,7 @@
 // KafkaSink - the Sink on librdkafka: idempotent, acks=all, gapless, without time-outs, partitions
 // chosen as Java does.
-// Why: see everything that could block (metadata, destroying a producer)
-//   goes to the BlockingRunner or to a thread that ends with it.
+// Why: nothing may block the loop. So metadata is asked for by the BlockingRunner, and a producer is
+//   destroyed by a thread of its own.
 // Thread: the loop thread, like every Sink. librdkafka's own threads never run our code.
 // Units/limits: librdkafka's queue is bounded by `in_flight_bytes_max` and its record count.
 // Errors: Create rejects properties that would break a guarantee, by name (kInvalidArgument).
@@ -55,7 +55,6 @@ struct KafkaFacts {
   std::uint64_t outages = 0;  // times that all brokers came to be out of reach
   // Records that were given back although Kafka may have them: what is sent again is a repeat then.
   std::uint64_t possibly_delivered = 0;
-  std::int64_t queued_records = 0;
   std::vector<base::BrokerFigures> brokers;  // of the newest statistics; empty without a producer
 
   void OnAnswer() {
@@ -76,9 +75,6 @@ class KafkaSink : public delivery::Sink {
   static absl::StatusOr<std::unique_ptr<KafkaSink>> Create(
       KafkaOptions options, base::BlockingRunner* runner,
       std::function<void(const KafkaNotice&)> on_notice);
-
-  // Looks topics up ahead of their first record, so that the first event does not wait. Optional.
-  virtual void Prefetch(const std::vector<std::string>& topics) = 0;
 
   virtual const KafkaFacts& facts() const = 0;
 

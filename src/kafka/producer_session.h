@@ -93,7 +93,6 @@ class ProducerSession {
   bool drained() const { return closing_ && outstanding_ == 0; }
 
   std::optional<base::MonotonicTime> NextDeadline() const;
-  void Prefetch(const std::string& topic);
 
  private:
   struct Waiting {

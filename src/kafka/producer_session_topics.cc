@@ -333,13 +333,6 @@ std::int32_t ProducerSession::ChoosePartition(const envelope::Record& record,
   return PartitionForKey(*record.key, count);
 }
 
-void ProducerSession::Prefetch(const std::string& topic) {
-  TopicState* state = StateOf(topic);
-  if (state->phase == TopicState::Phase::kNew) {
-    WantLookUp(state);
-  }
-}
-
 std::int32_t PartitionForKey(std::string_view key, std::int32_t partition_count) {
   return rd_kafka_msg_partitioner_murmur2(nullptr, key.data(), key.size(), partition_count, nullptr,
                                           nullptr);

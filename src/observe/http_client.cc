@@ -19,6 +19,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
+#include "base/status.h"
 #include "base/text.h"
 
 #define CURL_DISABLE_TYPECHECK  // its checks are C
@@ -149,18 +150,10 @@ bool IsOwnHost(std::string_view host, const std::vector<std::string>& names) {
 }
 
 bool IsLoopbackOnly(std::string_view listen) {
-  if (listen.empty()) {
-    return true;
-  }
-  for (const absl::string_view each :
-       absl::StrSplit(absl::string_view(listen.data(), listen.size()), ',')) {
-    const absl::string_view address = absl::StripAsciiWhitespace(each);
-    const absl::string_view host = address.substr(0, address.rfind(':'));
-    if (!base::IsLoopbackHost({host.data(), host.size()})) {
-      return false;
-    }
-  }
-  return true;
+  const auto addresses = ParseListen(listen);
+  return addresses.ok() && std::all_of(addresses->begin(), addresses->end(), [](const auto& one) {
+           return base::IsLoopbackHost(one.host);
+         });
 }
 
 std::string OpenToAll(std::string_view listen) {
@@ -245,25 +238,24 @@ std::string WithoutUser(const std::string& url) {
 }
 
 absl::StatusOr<std::string> UrlOf(const std::string& listen) {
-  if (listen.empty()) {
+  ASSIGN_OR_RETURN(const std::vector<ListenAddress> addresses, ParseListen(listen));
+  if (addresses.empty()) {
     return absl::InvalidArgumentError("http.listen is empty, so there is nothing to ask");
   }
-  const std::size_t colon = listen.rfind(':');
-  std::string host = colon == std::string::npos ? "" : listen.substr(0, colon);
-  std::string port = colon == std::string::npos ? listen : listen.substr(colon + 1);
-  if (!port.empty() && port.front() == '+') {  // a port of IPv4 and IPv6
-    port.erase(0, 1);
-  }
-  if (port == "0") {
+  const auto known = std::find_if(addresses.begin(), addresses.end(),
+                                  [](const auto& address) { return address.port != "0"; });
+  if (known == addresses.end()) {
     return absl::InvalidArgumentError(
         "http.listen has port 0, so where walpost listens is not known: give --url");
   }
+  std::string host = known->host;
   if (host.empty() || host == "0.0.0.0") {
     host = "127.0.0.1";
-  } else if (host == "[::]") {
-    host = "[::1]";
+  } else if (host == "::") {
+    host = "::1";
   }
-  return absl::StrFormat("http://%s:%s", host, port);
+  const bool ipv6 = host.find(':') != std::string::npos;
+  return absl::StrFormat(ipv6 ? "http://[%s]:%s" : "http://%s:%s", host, known->port);
 }
 
 }  // namespace walpost::observe

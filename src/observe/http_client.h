@@ -58,7 +58,8 @@ absl::StatusOr<HttpAnswer> HttpGet(const std::string& url, std::chrono::millisec
 // `url` as it may be shown: without user and password.
 std::string WithoutUser(const std::string& url);
 
-// Where the same host reaches what listens on `listen` (http.listen): "http://127.0.0.1:9464".
+// Where the same host reaches what listens on `listen` (http.listen): "http://127.0.0.1:9464". Of several
+// addresses the first.
 // kInvalidArgument when that cannot be known: it is empty, or its port is 0.
 absl::StatusOr<std::string> UrlOf(const std::string& listen);
 

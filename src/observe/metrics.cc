@@ -204,11 +204,9 @@ void AddPositions(const Snapshot& s, Builder* b) {
            Double(s.confirmed_lsn.value()));
   b->Gauge("walpost_server_wal_lsn_bytes", "Newest WAL position the server reported.",
            Double(s.server_wal_lsn.value()));
-  const double lag = s.server_wal_lsn > s.confirmed_lsn && s.confirmed_lsn.valid()
-                         ? Double(s.server_wal_lsn.value() - s.confirmed_lsn.value())
-                         : 0;
   b->Gauge("walpost_slot_lag_bytes",
-           "WAL between the confirmed position and the newest the server reported.", lag);
+           "WAL between the confirmed position and the newest the server reported.",
+           Double(s.LagBytes()));
   b->Gauge("walpost_last_message_received_timestamp_seconds", "When the server last sent anything.",
            Seconds(s.last_frame_at));
   b->Gauge("walpost_last_event_delivered_timestamp_seconds",

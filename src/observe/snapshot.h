@@ -24,13 +24,13 @@
 
 namespace walpost::observe {
 
+struct Snapshot;
+
 // History - the last hour, as the status page draws it.
 // Why: who is called at night sees at once since when it has been so, with or without a monitoring
 //   system.
 // Thread: a value; SnapshotBoard guards it.
 // Units/limits: a point every 15 s, 240 of them, some 40 bytes each.
-struct Snapshot;
-
 struct HistoryPoint {
   base::WallTime at;
   std::uint64_t delivered = 0;  // since the start

@@ -1,4 +1,5 @@
-// RowRecords - the records that rows of walpost.dead_letters are sent as.
+// RowRecords - the records that rows of walpost.dead_letters are sent as; Destinations - where events may go;
+// SchemaLookUps - the schemas that records wait for.
 // Thread: loop thread.   Lifetime: `schemas` must outlive it.
 #pragma once
 
@@ -58,6 +59,14 @@ class Destinations {
   std::vector<outbox::TopicRules> rules_;  // of the tables, then of messages
 };
 
+// What the registry is asked for.
+struct SchemaLookUp {
+  std::vector<std::pair<envelope::SchemaTable::Ref, envelope::SchemaNeed>> needs;
+};
+
+// In the order of the needs; it ends early behind the first that says kUnavailable.
+using SchemaAnswers = std::vector<absl::StatusOr<envelope::Schema>>;
+
 // SchemaLookUps - asks for the schemas that records wait for, and judges the answers.
 // Why: records of a schema that is not known wait with their topic, as for a topic that is not known; what is
 //   known lasts through any outage of the registry.
@@ -69,13 +78,6 @@ class Destinations {
 // Errors: in an answer: kUnavailable = try again; kAborted = it answers, but not about this one; any
 //   other = what was decided.
 // Source: docs/schema-registry.md.
-struct SchemaLookUp {
-  std::vector<std::pair<envelope::SchemaTable::Ref, envelope::SchemaNeed>> needs;
-};
-
-// In the order of the needs; it ends early behind the first that says kUnavailable.
-using SchemaAnswers = std::vector<absl::StatusOr<envelope::Schema>>;
-
 class SchemaLookUps {
  public:
   // An operator may have registered the schema meanwhile.

@@ -195,12 +195,13 @@ TEST(HttpClientTest, SilenceEndsWithTheTimeOut) {
 TEST(HttpClientTest, UrlIsWhereTheSameHostReachesWhatListens) {
   EXPECT_EQ(*UrlOf("127.0.0.1:9464"), "http://127.0.0.1:9464");
   EXPECT_EQ(*UrlOf("0.0.0.0:9464"), "http://127.0.0.1:9464");
-  EXPECT_EQ(*UrlOf(":9464"), "http://127.0.0.1:9464");
   EXPECT_EQ(*UrlOf("9464"), "http://127.0.0.1:9464");
-  EXPECT_EQ(*UrlOf("+9464"), "http://127.0.0.1:9464");
+  EXPECT_EQ(*UrlOf("127.0.0.1:9464, [::1]:9465"), "http://127.0.0.1:9464");
+  EXPECT_EQ(*UrlOf("127.0.0.1:0,[::1]:9465"), "http://[::1]:9465");
   EXPECT_EQ(*UrlOf("[::]:9464"), "http://[::1]:9464");
   EXPECT_EQ(*UrlOf("[fd00::1]:80"), "http://[fd00::1]:80");
   EXPECT_FALSE(UrlOf("").ok());
+  EXPECT_FALSE(UrlOf("+9464").ok());
   EXPECT_FALSE(UrlOf("127.0.0.1:0").ok());
 }
 
