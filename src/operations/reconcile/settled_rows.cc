@@ -200,7 +200,7 @@ namespace {
 constexpr std::size_t kNamedBytesMax = 100;
 
 // Topic and key, with what separates them: no topic has it.
-std::string NameOf(const envelope::Record& record) {
+std::string LabelOf(const envelope::Record& record) {
   return absl::StrFormat("%s\n%s", record.topic, record.key->substr(0, DiskBuckets::kKeyBytesMax));
 }
 
@@ -212,7 +212,7 @@ absl::Status AddKeys(const RowsToSend& table, std::uint32_t number, DiskBuckets*
   return table.reader->ForEach([&](const ReadRow& row) {
     return (*table.settled)[row.number] || !row.record.ok() || !row.record->key
                ? absl::OkStatus()
-               : keys->Add(NameOf(*row.record),
+               : keys->Add(LabelOf(*row.record),
                            {reinterpret_cast<const char*>(&number), sizeof(number)});
   });
 }
