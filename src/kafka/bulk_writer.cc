@@ -180,8 +180,9 @@ BulkWriter::Answer BulkWriter::Check(const envelope::Record& record, const Targe
             {FailureKind::kRecordInvalid}};
   }
   if (IsTooLarge(record, limits, compressed_).value_or(false)) {
-    return {Rejected(topic, absl::StrFormat("it has %d bytes, and max.message.bytes is %d",
-                                            BatchBytesOf(record), *limits.message_bytes_max)),
+    return {Rejected(topic, absl::StrFormat(
+                                "it has %d bytes, and segment.bytes or max.message.bytes is %d",
+                                BatchBytesOf(record), *limits.message_bytes_max)),
             {FailureKind::kRecordTooLarge}};
   }
   return {};

@@ -203,10 +203,10 @@ std::string ProducerSession::WhyRejected(const rd_kafka_message_t& message) cons
                       rd_kafka_err2str(message.err), rd_kafka_err2name(message.err));
   const auto* topic = static_cast<const TopicState*>(rd_kafka_topic_opaque(message.rkt));
   if (Classify(message.err) == FailureKind::kRecordTooLarge && topic->limits.message_bytes_max) {
-    text +=
-        absl::StrFormat("; key and value have %u bytes%s, and the topic's max.message.bytes is %d",
-                        message.key_len + message.len, compressed_ ? " before compression" : "",
-                        *topic->limits.message_bytes_max);
+    text += absl::StrFormat(
+        "; key and value have %u bytes%s, and the topic's segment.bytes or max.message.bytes is %d",
+        message.key_len + message.len, compressed_ ? " before compression" : "",
+        *topic->limits.message_bytes_max);
   }
   return text;
 }

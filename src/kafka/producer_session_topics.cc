@@ -262,7 +262,7 @@ std::optional<SubmitResult> ProducerSession::CheckLimits(const envelope::Record&
   return SubmitResult::Rejected(
       FailureKind::kRecordTooLarge,
       absl::StrFormat("the record of %d bytes is larger than topic '%s' takes: raise its "
-                      "max.message.bytes (or segment.bytes), which is %d",
+                      "segment.bytes or max.message.bytes, which is %d",
                       BatchBytesOf(record), topic->name, *limits.message_bytes_max));
 }
 

@@ -254,8 +254,10 @@ absl::StatusOr<std::string> UrlOf(const std::string& listen) {
   } else if (host == "::") {
     host = "::1";
   }
-  const bool ipv6 = host.find(':') != std::string::npos;
-  return absl::StrFormat(ipv6 ? "http://[%s]:%s" : "http://%s:%s", host, known->port);
+  if (host.find(':') != std::string::npos) {
+    host = "[" + host + "]";
+  }
+  return absl::StrFormat("http://%s:%s", host, known->port);
 }
 
 }  // namespace walpost::observe

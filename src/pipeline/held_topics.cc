@@ -26,7 +26,7 @@ base::MonotonicTime DecidedAt(milliseconds same_for, milliseconds wait, base::Mo
 
 }  // namespace
 
-// In between, the topic may have waited for each other kind.
+// Kept longer by the time that the topic may have waited for other kinds since.
 milliseconds BelievedAnswers::WaitFor(std::string_view topic, const Failure& failure,
                                       base::MonotonicTime now) const {
   constexpr int kOtherKinds = 2;

@@ -237,7 +237,7 @@ TEST_P(RealSink, RecordOfExactlyTheTopicsLimitIsDeliveredAndOneByteMoreIsRejecte
   EXPECT_EQ(rejected.outcome, Outcome::kRejected);
   EXPECT_EQ(rejected.failure.kind, FailureKind::kRecordTooLarge);
   EXPECT_THAT(rejected.failure.detail, HasSubstr("10001 bytes"));
-  EXPECT_THAT(rejected.failure.detail, HasSubstr("which is 10000"));
+  EXPECT_THAT(rejected.failure.detail, HasSubstr("max.message.bytes, which is 10000"));
   EXPECT_FALSE(reports_.Trouble());
   CloseAndAwait();
 }

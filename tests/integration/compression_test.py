@@ -68,7 +68,7 @@ def test_event_that_stays_larger_than_its_topic_takes_is_a_dead_letter(make_pipe
     detail = row["detail"]
     if codec == "none":
         size, = re.findall(r"the record of (\d+) bytes is larger than topic '" + p.name + "' takes", detail)
-        assert int(size) > len(value) and "which is 100000" in detail
+        assert int(size) > len(value) and "max.message.bytes, which is 100000" in detail
         assert not [line for line in p.walpost.log_events() if line["event"] == "kafka_delivery_failed"], "before it was sent"
     else:
         assert f"Kafka rejected it for topic '{p.name}'" in detail and "MSG_SIZE_TOO_LARGE" in detail
