@@ -20,11 +20,12 @@ namespace walpost::base {
 struct DeadLetter {
   // Longer texts are cut.
   static constexpr std::size_t kTextBytesMax = 1024;
-  // The row of a larger record is truncated: it has neither value nor headers. Those are in the event's
-  // own row, where they may have to be corrected first. A row that became no record is kept up to here.
+  // The row of a larger record is truncated: it has neither value nor headers. Those are in the
+  // event's own row, where they may have to be corrected first. A row that became no record is kept
+  // up to here.
   static constexpr std::size_t kRecordBytesMax = std::size_t{8} << 20U;
-  // The same for a record that may be nowhere else: nothing is wrong with it and its row may be deleted
-  // by now, or it is a message's. The server takes half a gigabyte at most.
+  // The same for a record that may be nowhere else: nothing is wrong with it and its row may be
+  // deleted by now, or it is a message's. The server takes half a gigabyte at most.
   static constexpr std::size_t kOnlyRecordBytesMax = std::size_t{256} << 20U;
 
   // A longer one is never parked: at each connect walpost reads all that are.
@@ -42,8 +43,9 @@ struct DeadLetter {
   std::int64_t seq = 0;  // in the order in which they were written; 0 = not yet
   std::string position;  // of the event, as envelope::Position::ToString
   std::string event_id;  // empty = not known
-  // Where it stands in the stream: its position; of one that a verb wrote, that of the last row of the key
-  // and a plus sign, right behind it; empty = before all, because it was taken over from another cluster.
+  // Where it stands in the stream: its position; of one that a verb wrote, that of the last row of
+  // the key and a plus sign, right behind it; empty = before all, because it was taken over from
+  // another cluster.
   std::string place;
   std::string event_type;
   std::string source;              // schema.table, or what messages are called
@@ -58,8 +60,8 @@ struct DeadLetter {
   std::string detail;
   std::uint32_t attempts = 0;
   bool parked = false;  // later events of its key follow it here
-  // It has no record, of which value and headers, or the row, had so many bytes. Its value, if any, is the
-  // row that became none, as outbox::KeptRow.
+  // It has no record, of which value and headers, or the row, had so many bytes. Its value, if any,
+  // is the row that became none, as outbox::KeptRow.
   std::optional<std::uint64_t> truncated_bytes;
 
   // Of a row that was read.

@@ -1,5 +1,6 @@
 // Figures - what is counted and measured, as it is shown.
-// Why here: pipeline, postgres, kafka and runtime fill them in, observe shows them; none may use the other.
+// Why here: pipeline, postgres, kafka and runtime fill them in, observe shows them; none may use
+// the other.
 // Thread: values.
 #pragma once
 
@@ -27,7 +28,8 @@ struct DeliveredEvent {
   WallTime delivered_at;
 };
 
-// PingQuestion, PingAnswer - what a new connection to the source server is for, and what it comes to.
+// PingQuestion, PingAnswer - what a new connection to the source server is for, and what it comes
+// to.
 enum class PingQuestion : std::uint8_t {
   kServes,  // does the server take connections? No SQL
   kSlot,    // and is the slot still streamed to this process?
@@ -131,8 +133,8 @@ struct SizeHistogram {
   }
 };
 
-// EventCounters - what is counted since the start and shown as it is: by the pipeline, in the snapshot, in
-// metrics and status.
+// EventCounters - what is counted since the start and shown as it is: by the pipeline, in the
+// snapshot, in metrics and status.
 // Why: one struct, so that what is shown is what was counted.
 // Thread: a value. Units: as named.
 //   Invariant (Pipeline::Accounted): events_received = events_delivered + events_dead_lettered +

@@ -1,5 +1,5 @@
-// SourceFacts, Progress - what preflight learned of PostgreSQL, and what is remembered of connections before.
-// Why here: postgres fills it in, pipeline judges it, observe shows it.   Thread: a value.
+// SourceFacts, Progress - what preflight read from PostgreSQL, and what Kafka remembers.
+// Why here: postgres fills it in, pipeline checks it, observe shows it.   Thread: a value.
 #pragma once
 
 #include <algorithm>
@@ -20,9 +20,9 @@ struct TimelineEnd {
   Lsn end;
 };
 
-// Where a table or prefix became an outbox: what committed before was nobody's. The time is the server's,
-// read behind the position. In a server that was set back, what is written anew stands before the position
-// as well, but is later than the time.
+// Where a table or prefix became an outbox: what committed before was nobody's. The time is the
+// server's, read behind the position. In a server that was set back, what is written anew stands
+// before the position as well, but is later than the time.
 struct Since {
   Lsn lsn;  // 0/0 = ever
   WallTime at;
@@ -37,8 +37,8 @@ struct Since {
   friend bool operator==(const Since&, const Since&) = default;
 };
 
-// A transaction id, and how much of which log says that all lower ones were given. A server that has less of
-// it gives some of them again.
+// A transaction id, and how much of which log says that all lower ones were given. A server that
+// has less of it gives some of them again.
 struct XidAt {
   FullXid xid;  // 0 = not known
   std::uint32_t timeline = 0;
@@ -52,20 +52,19 @@ struct PublishedTable {
   std::uint32_t oid = 0;
   std::string schema;
   std::string name;
-  // OIDs of the rows of pg_publication_rel and pg_publication_namespace that publish it. A table that
-  // is taken out and added again has another one. While one of them stays, the table is published whole.
-  // Empty = FOR ALL TABLES, or not known.
+  // OIDs of the rows of pg_publication_rel and pg_publication_namespace that publish it. A table
+  // that is taken out and added again has another one. While one of them stays, the table is
+  // published whole. Empty = FOR ALL TABLES, or not known.
   std::vector<std::uint32_t> memberships = {};
-  // Of everything below it in its partition tree. Not remembered.
+  // Of all below it in its partition tree; of all else in the tree where it is a partition itself.
+  // Not remembered.
   std::vector<std::uint32_t> partitions = {};
-  // Where it is a partition itself: of everything else in the whole tree. Not remembered.
   std::vector<std::uint32_t> relatives = {};
   Since since = {};
-  // Where not 0, it alone says which transactions hold events of it, up to the end of its timeline: those
-  // from this one on. Older ones were open when it became an outbox. Of their rows the server sends some, all
-  // or none, by what it decoded before on the same connection. A switch to a later timeline rolls back what
-  // is open, and the new primary may give an id again that wrote nothing before. A prepared transaction that
-  // commits behind the switch counts as newer.
+  // Where not 0: only transactions from this id on hold its events, up to the timeline's end. Older
+  // ones were open when it became an outbox; the server sends some, all or none of their rows.
+  // A switch to a later timeline rolls back what is open, and the new primary may give an id again
+  // that wrote nothing before. A prepared transaction that commits after it counts as newer.
   XidAt first_xid = {};
 
   // Whether a transaction of the timeline was open when it became an outbox.
@@ -95,8 +94,8 @@ struct Fingerprint {
   std::vector<PublishedTable> tables;                        // the outbox tables
   std::vector<std::string> message_prefixes;                 // of logical messages that are events
   std::map<std::string, Since, std::less<>> prefixes_since;  // absent = ever
-  // The catalogs were read after this position and this time (by the server's clock): every change of
-  // them that committed before is in here. 0/0 = not known.
+  // The catalogs were read after this position and this time (by the server's clock): every change
+  // of them that committed before is in here. 0/0 = not known.
   Lsn looked_lsn;
   WallTime looked_at;
 
@@ -113,9 +112,8 @@ struct Fingerprint {
 const std::string* FindOther(const std::vector<std::string>& prefixes,
                              const std::vector<std::string>& others);
 
-// Identifies a committed transaction: no other transaction, in any history, has the same values. One
-// exception: the time of a transaction that came through logical replication is its origin's, so all
-// three may come again in another history.
+// Identifies a committed transaction in all histories. One exception: the time of a transaction
+// that came through logical replication is its origin's, so all three may come again.
 struct CommittedTransaction {
   Lsn commit_lsn;
   Xid xid;
@@ -126,7 +124,7 @@ struct CommittedTransaction {
 
 // How far a pipeline has come, as Kafka remembers it: proto/walpost/v1/progress.proto.
 struct Progress : Fingerprint {
-  // Of the connection that wrote it: NextEpoch. A record of a higher one counts for more, wherever it stands.
+  // Of the connection that wrote it (NextEpoch). The record of the highest epoch decides.
   std::uint64_t epoch = 0;
   static constexpr std::uint64_t kEpochMax = 1ULL << 56;  // above each time of PostgreSQL's, in ms
   std::uint64_t system_identifier = 0;
@@ -135,9 +133,9 @@ struct Progress : Fingerprint {
   // By the server's clock, when it had sent everything up to end_lsn, or later. 0 = not known.
   WallTime passed_at;
   WallTime recorded_at;
-  // Of those that hold events and end at or before end_lsn, ascending: the last one without a replication
-  // origin, and the later ones, which have one. Where there are more, the newest of them. Empty = there was
-  // none since a first start or an operator's decision.
+  // Of those that hold events and end at or before end_lsn, ascending: the last one without a
+  // replication origin, and the later ones, which have one. Where there are more, the newest of
+  // them. Empty = there was none since a first start or an operator's decision.
   static constexpr std::size_t kLastTransactionsMax = 65;
   std::vector<CommittedTransaction> last_transactions;
   // Rows that the pipeline had written to walpost.dead_letters, ever; 0 = not known.
@@ -149,8 +147,9 @@ struct Progress : Fingerprint {
   }
 };
 
-// The epoch of a connection that holds the slot: above those of earlier ones, so none of their records that
-// lands late counts for more. `known`: the newest in Kafka. `at`: the server's clock, read by this connection.
+// The epoch of a connection that holds the slot: above those of earlier ones, so none of their
+// records that lands late counts for more. `known`: the newest in Kafka. `at`: the server's clock,
+// read by this connection.
 std::uint64_t NextEpoch(std::uint64_t known, WallTime at);
 
 struct SourceFacts : Fingerprint {
@@ -172,8 +171,8 @@ struct SourceFacts : Fingerprint {
   // walpost.dead_letters may have rows of this pipeline that are open, or whose event comes again.
   bool may_have_dead_letters = false;
   bool dead_letters_come_again = false;  // the second; of a table elsewhere not known
-  // No transaction that was over by the end of preflight has this id or a higher one; where a table is adopted
-  // on a primary, none at all. 0 = not known.
+  // No transaction that was over by the end of preflight has this id or a higher one; where a table
+  // is adopted on a primary, none at all. 0 = not known.
   FullXid next_xid;
   Adoption adoption;
   bool in_recovery = false;  // a standby, which may be behind what it replayed before a restart
@@ -182,8 +181,8 @@ struct SourceFacts : Fingerprint {
   std::int64_t wal_sender_timeout_ms = 60'000;  // 0 = the server never times out
   std::optional<std::uint64_t> wal_keep_bytes;  // max_slot_wal_keep_size; absent = no limit
 
-  // A standby may be promoted, or follow a promoted server, while it is streamed from, and the stream says
-  // nothing of that. What it had replayed when it was looked at is known to be of `timeline`.
+  // A standby may be promoted, or follow a promoted server, and the stream does not say so. What it
+  // had replayed when its catalogs were read is of `timeline`.
   bool KnowsTimelineUpTo(Lsn lsn) const { return !in_recovery || lsn <= looked_lsn; }
 
   // A standby that has not followed a switch to `other` yet. It may do so any moment.
@@ -199,8 +198,9 @@ struct SourceFacts : Fingerprint {
     return timeline;
   }
 
-  // May all before `end`, on the timeline `of`, be in this server's log? Only timelines and the log's end
-  // are compared: a server that was set back on its timeline is seen only while it is behind.
+  // May all before `end`, on the timeline `of`, be in this server's log? Only timelines and the
+  // log's end are compared: a server that was set back on its timeline is seen only while it is
+  // behind.
   bool MayHave(std::uint32_t of, Lsn end) const {
     if (!in_recovery && server_wal_lsn.valid() && end > server_wal_lsn) {
       return false;
@@ -208,7 +208,7 @@ struct SourceFacts : Fingerprint {
     return end <= EndOf(of);
   }
 
-  // Where `of` ended in the history of this server; 0/0 = it is not in there, the highest = it goes on.
+  // Where `of` ended in this server's history; 0/0 = it is not in there, the highest = it goes on.
   Lsn EndOf(std::uint32_t of) const;
 
   // Is `of` in the history of this server, and had it begun at `lsn`?
@@ -216,7 +216,7 @@ struct SourceFacts : Fingerprint {
     return EndOf(of).valid() && of <= TimelineOf(lsn);
   }
 
-  // May this server give an id below `given` again? Also one that it gave meanwhile, since it was set back.
+  // May this server, since it was set back, give an id below `given` again, or has it done so?
   bool MayGiveAgain(const XidAt& given) const {
     return given.xid.value != 0 &&
            (!MayHave(given.timeline, given.lsn) || (!in_recovery && next_xid < given.xid));
@@ -225,12 +225,12 @@ struct SourceFacts : Fingerprint {
   // As far as this server has its log. What stands behind that is of another history.
   Since Here(Since since) const;
 
-  // The same for all that is remembered; an id that may be given again says nothing. True: something changed.
-  // Later this server's log may be as long as the one that it does not have, and nothing shows it any more.
+  // The same for all that is remembered; an id that may be given again says nothing. True: it was
+  // changed. Later this server's log may be as long as the other one, and nothing shows it.
   bool ForgetOtherLog(Fingerprint* remembered) const;
 
-  // What is to be remembered when everything before `position` is in Kafka. The caller adds when, and on
-  // whose decision. Its timeline is that of the position, also when an operator goes on
+  // What is to be remembered when everything before `position` is in Kafka. The caller adds when,
+  // and on whose decision. Its timeline is that of the position, also when an operator goes on
   // before a switch: a newer timeline counts more than a higher position.
   Progress ProgressAt(Lsn position) const {
     Progress there;
@@ -241,9 +241,9 @@ struct SourceFacts : Fingerprint {
     return there;
   }
 
-  // The same for an operator's decision to go on at `position`. Of ids of before nobody knows whether they are
-  // of this history, so they are forgotten. What was nobody's stays so, as far as this history has it. A
-  // decision of before counts no more: it may have been made in another history.
+  // The same for an operator's decision to go on at `position`. Earlier ids and decisions are
+  // forgotten: they may be of another history. What was nobody's stays so, as far as this history
+  // has it.
   Progress DecisionAt(Lsn position, WallTime now, const std::optional<Progress>& newest) const;
 };
 

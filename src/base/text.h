@@ -1,5 +1,6 @@
 // Text - whether bytes are text of a kind, or equal but for case; bytes as hexadecimal digits.
-// Why: each event's texts are looked at several times, and nearly all are ASCII: eight bytes at a time.
+// Why: each event's texts are looked at several times, and nearly all are ASCII: eight bytes at a
+// time.
 // Thread: free functions.
 // Source: RFC 3629 (UTF-8).
 #pragma once
@@ -17,11 +18,12 @@
 
 namespace walpost::base {
 
-// No surrogates, nothing longer than it must be, nothing above U+10FFFF: what a protobuf string may hold.
+// No surrogates, nothing longer than it must be, nothing above U+10FFFF: what a protobuf string may
+// hold.
 bool IsUtf8(std::string_view text);
 
-// Whether it stands in JSON as it is: nothing below a space, no quote, no backslash. Not whether it is
-// UTF-8.
+// Whether it stands in JSON as it is: nothing below a space, no quote, no backslash. Not whether it
+// is UTF-8.
 bool IsPlainInJson(std::string_view text);
 
 // Of letters of ASCII the case is not looked at; all other bytes must be the same.
@@ -44,9 +46,11 @@ inline char* WriteHex(std::uint8_t byte, char* out) {
   return out + 2;
 }
 
-// Printable - foreign text for people: without what a terminal obeys, and no longer than a line bears.
-// Why: who writes events, names tables or answers over the network decides about text that an operator
-//   reads in a terminal. It must not move the cursor, change what stands there, or fill a disk.
+// Printable - foreign text for people: without what a terminal obeys, and no longer than a line
+// bears.
+// Why: who writes events, names tables or answers over the network decides about text that an
+//   operator reads in a terminal. It must not move the cursor, change what stands there, or fill a
+//   disk.
 // Thread: free functions.
 // Units/limits: bytes.
 // Source: ECMA-48 (control characters), Unicode's bidirectional formatting characters.
@@ -56,23 +60,24 @@ inline constexpr std::size_t kShownBytesMax = 1'000;
 // Of a whole message, which may quote several.
 inline constexpr std::size_t kMessageBytesMax = 4'000;
 
-// As \xNN: control characters (C0, DEL, C1), what changes the order of characters on the line, and bytes
-// that are no UTF-8. All else is as it was. A result of more than `bytes_max` bytes (0 = no limit) ends
-// before the character that exceeds them, and "..." follows.
+// As \xNN: control characters (C0, DEL, C1), what changes the order of characters on the line, and
+// bytes that are no UTF-8. All else is as it was. A result of more than `bytes_max` bytes (0 = no
+// limit) ends before the character that exceeds them, and "..." follows.
 std::string Printable(std::string_view text, std::size_t bytes_max = 0);
 
 // The same for text of several lines: line feeds stay.
 std::string PrintableLines(std::string_view text);
 
-// The text, or its beginning and its end with the number of bytes left out between them: what was quoted
-// in a message stands in the middle of what it says.
+// The text, or its beginning and its end with the number of bytes left out between them: what was
+// quoted in a message stands in the middle of what it says.
 std::string Cut(std::string_view text, std::size_t bytes_max = kShownBytesMax);
 
 // IsLoopbackHost - does this name of a host lead to this machine, whoever resolves it?
 // Why here: postgres, kafka, registry and config ask, and none of them may use another for it.
 // Thread: any.
 
-// "localhost", 127.0.0.0/8 and ::1, the latter with or without brackets. Any other name may lead anywhere.
+// "localhost", 127.0.0.0/8 and ::1, the latter with or without brackets. Any other name may lead
+// anywhere.
 bool IsLoopbackHost(std::string_view host);
 
 // What is shown as ***: settings and headers of some names, and pieces of secrets in messages.
@@ -82,21 +87,21 @@ bool IsLoopbackHost(std::string_view host);
 // By its words, in any case: password, secret, token, key, credential, ...
 bool MayHoldSecret(std::string_view name);
 
-// Of a property of Kafka's or Debezium's: as MayHoldSecret, but one whose name ends as that of a path does
-// (.location, .path, _file, .file) holds none.
+// Of a property of Kafka's or Debezium's: as MayHoldSecret, but one whose name ends as that of a
+// path does (.location, .path, _file, .file) holds none.
 bool PropertyMayHoldSecret(std::string_view name);
 
-// `text` with *** in place of each run of 8 bytes or more that `secret` has, too: a library may cut what it
-// quotes, or quote a part.
+// `text` with *** in place of each run of 8 bytes or more that `secret` has, too: a library may cut
+// what it quotes, or quote a part.
 std::string HideRuns(std::string_view text, std::string_view secret);
 
 // WideHash - 128 bits of one or two texts, so that no two are taken for one by chance.
-// Why: what is kept of each of many texts of any size must be small, and 64 bits may be the same for
-//   two. More calls alone give no more bits: of a text of more than 16 bytes Abseil makes one hash of 64
-//   bits, and the rest is a function of that, whatever is hashed before or behind it. So the second half
-//   is of another text: the same one, cut behind its first byte.
-//   They are absl::string_view because Abseil may hash another type as the standard library does:
-//   without a seed, so that anybody can make two texts with one hash.
+// Why: what is kept of each of many texts of any size must be small, and 64 bits may be the same
+//   for two. More calls alone give no more bits: of a text of more than 16 bytes Abseil makes one
+//   hash of 64 bits, and the rest is a function of that, whatever is hashed before or behind it. So
+//   the second half is of another text: the same one, cut behind its first byte. They are
+//   absl::string_view because Abseil may hash another type as the standard library does: without a
+//   seed, so that anybody can make two texts with one hash.
 // Thread: free functions.
 // Limits: the same only within one process.
 // Source: Abseil, hash/internal/hash.h, CombineContiguousImpl and HashSelect.

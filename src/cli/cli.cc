@@ -406,8 +406,9 @@ std::string UnknownVerb(const CLI::App& app) {
   return absl::StrFormat("unknown verb '%s'%s", rest[0], config::DidYouMean(rest[0], verbs));
 }
 
-// A core file would hold payloads and passwords. The limit alone does not bind a kernel that pipes them
-// to a program (core_pattern); not dumpable, the process is no other one's of its user to trace, either.
+// A core file would hold payloads and passwords. The limit alone does not bind a kernel that pipes
+// them to a program (core_pattern); not dumpable, the process is no other one's of its user to
+// trace, either.
 void LeaveNoCoreFile() {
   prctl(PR_SET_DUMPABLE, 0);
   rlimit limit{};
@@ -417,8 +418,8 @@ void LeaveNoCoreFile() {
   }
 }
 
-// Connections to brokers and files of verbs beside those of HTTP clients. Not without an end, since a program that
-// closes what it inherits may try every number.
+// Connections to brokers and files of verbs beside those of HTTP clients. Not without an end, since
+// a program that closes what it inherits may try every number.
 void RaiseFileLimit() {
   constexpr rlim_t kFilesMax = 65'536;
   rlimit limit{};

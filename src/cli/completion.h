@@ -1,4 +1,5 @@
-// Completion - what a shell completes, and the man page says, made from the command line's own tree.
+// Completion - what a shell completes, and the man page says, made from the command line's own
+// tree.
 // Why: typed by hand they would be wrong with the next option.
 // Thread: free functions.
 // Source: bash(1) "Programmable Completion", zshcompsys(1) "_describe", fish complete(1).

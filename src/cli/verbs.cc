@@ -249,8 +249,8 @@ void AddStatusVerbs(CLI::App* app, StatusArguments* arguments, const Choose& cho
 
 namespace {
 
-// What is not printed is not read from the server either, and a server that shuts down waits for whoever
-// does not read, up to its wal_sender_timeout.
+// What is not printed is not read from the server either, and a server that shuts down waits for
+// whoever does not read, up to its wal_sender_timeout.
 constexpr int kUnreadAtMost_s = 30;
 
 // In pieces that a pipe takes whole, so that no write blocks.

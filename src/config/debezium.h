@@ -1,5 +1,5 @@
-// ReadDebezium - `outboxes[].debezium`: the options of Debezium's Event Router under their own names,
-// so that a connector's properties can be pasted.
+// ReadDebezium - `outboxes[].debezium`: the options of Debezium's Event Router under their own
+// names, so that a connector's properties can be pasted.
 // Source: Debezium's documentation, "Outbox Event Router"; docs/migrate-from-debezium.md.
 #pragma once
 

@@ -80,7 +80,8 @@ absl::Status CheckExtent(const YAML::Node& node, const std::string& file, int de
 }
 
 // Replaces variables in every scalar below `node`; collects problems. `seen` are the places already
-// replaced: what an alias repeats must not be replaced again. `key` is of the map that `node` is in.
+// replaced: what an alias repeats must not be replaced again. `key` is of the map that `node` is
+// in.
 void InterpolateTree(YAML::Node node, const std::string& file, const std::string& key,
                      std::set<int>* seen, std::vector<std::string>* from_files,
                      std::string* problems) {

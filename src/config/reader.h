@@ -1,7 +1,7 @@
 // MapReader - typed reads from one map of the document; what nobody asked for is an unknown key.
-// Why: all problems of a file are reported at once, each with its place and, for a typo, the key that
-//   was meant. It also notes what was asked for: `config show` lets the same functions read an empty map
-//   into a configuration, so what a key is called, and what it may be, stands once.
+// Why: all problems of a file are reported at once, each with its place and, for a typo, the key
+//   that was meant. It also notes what was asked for: `config show` lets the same functions read an
+//   empty map into a configuration, so what a key is called, and what it may be, stands once.
 // Thread: one owner.   Lifetime: `problems` and `keys` must outlive it.
 #pragma once
 
@@ -41,8 +41,8 @@ struct Problems {
 
 // A key to be shown, with its value, and how.
 struct Key {
-  // kConninfo: without passwords. kSecret: as ***. kNames: one alone is no list. kGiven, kSecret, kNames
-  // and kGivenList: not at all where the value is empty.
+  // kConninfo: without passwords. kSecret: as ***. kNames: one alone is no list. kGiven, kSecret,
+  // kNames and kGivenList: not at all where the value is empty.
   enum class Form { kText, kGiven, kConninfo, kSecret, kNames, kList, kGivenList };
 
   std::string path;

@@ -11,9 +11,11 @@
 
 namespace walpost::config {
 
-// security.require_encryption - rejects a configuration with which anything may travel in clear text.
-// Why: a warning is not read; and what is agreed on when connecting comes after the password. So what must
-//   be encrypted is said to the libraries, which then enforce it, and this only looks that it was.
+// security.require_encryption - rejects a configuration with which anything may travel in clear
+// text.
+// Why: a warning is not read; and what is agreed on when connecting comes after the password. So
+//   what must be encrypted is said to the libraries, which then enforce it, and this only looks
+//   that it was.
 // Source: docs/security.md, "On the way".
 void ReadSecurity(MapReader reader, Config* config);
 

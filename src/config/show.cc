@@ -21,8 +21,8 @@
 namespace walpost::config {
 namespace {
 
-// What is hidden while one configuration is shown, in each text of it: a list of the keys that may hold
-// a secret would miss the next one.
+// What is hidden while one configuration is shown, in each text of it: a list of the keys that may
+// hold a secret would miss the next one.
 thread_local const std::vector<std::string>* hidden = nullptr;
 
 std::string Shown(std::string text) {
@@ -60,8 +60,8 @@ Scalar Literal(const std::string& original) {
   return Scalar(std::move(literal));
 }
 
-// libpq takes escapes and percent signs away, so what a file holds may not be in the value as it was. A
-// value is shown only where the conninfo says it outside of what came from files.
+// libpq takes escapes and percent signs away, so what a file holds may not be in the value as it
+// was. A value is shown only where the conninfo says it outside of what came from files.
 Scalar ShownConninfo(const std::string& conninfo) {
   if (hidden == nullptr) {
     return Literal(postgres::RedactConninfo(conninfo));

@@ -48,11 +48,11 @@ enum class FailureKind {
 struct Failure {
   FailureKind kind = FailureKind::kNone;
   std::string detail;  // what the client or broker said; no record bytes
-  // It counts only when nothing else was said for a while: a broker learns of a right or of a limit later
-  // than another one.
+  // It counts only when nothing else was said for a while: a broker learns of a right or of a limit
+  // later than another one.
   bool must_last = false;
-  // With must_last: nothing that was looked up contradicts it. Once it has lasted, it need not last as long the
-  // next time. What is said of such a record says nothing of one that should be taken.
+  // With must_last: nothing that was looked up contradicts it. Once it has lasted, it need not last
+  // as long the next time. What is said of such a record says nothing of one that should be taken.
   bool may_be_right = false;
 
   bool IsLike(const Failure& other) const {
@@ -84,8 +84,8 @@ struct SubmitResult {
   Failure failure;
 };
 
-// Where in its topic a record is. Negative = not known: when the first answer was lost and the record
-// is already there, a broker does not say its offset.
+// Where in its topic a record is. Negative = not known: when the first answer was lost and the
+// record is already there, a broker does not say its offset.
 struct PartitionOffset {
   std::int32_t partition = -1;
   std::int64_t offset = -1;
@@ -128,7 +128,8 @@ class Sink {
   // CHECK-fails unless open. After Close: kNotNow.
   virtual SubmitResult Submit(const envelope::Record& record, Sequence sequence) = 0;
 
-  // As Submit answers about the record's topic alone; nothing is sent. kAccepted: the topic is there.
+  // As Submit answers about the record's topic alone; nothing is sent. kAccepted: the topic is
+  // there.
   virtual SubmitResult FindTopic(const envelope::Record& record) = 0;
 
   // Serves what has arrived since the last call.

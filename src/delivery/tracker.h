@@ -1,8 +1,8 @@
 // Tracker - what is in flight, and which LSN is therefore safe to confirm (guarantee G5). No
 // policy.
 // Why: delivery reports come out of order across partitions, transactions may be empty, and the
-//   server also reports positions without events (keepalives). One queue holds them all: an event is
-//   settled when Kafka has it or a policy decided it; a position becomes safe when every event
+//   server also reports positions without events (keepalives). One queue holds them all: an event
+//   is settled when Kafka has it or a policy decided it; a position becomes safe when every event
 //   received before it is settled. "Idle" is not a flag but an empty queue, which is where others
 //   lost data.
 // Thread: one owner.
@@ -192,12 +192,13 @@ class Tracker {
   std::size_t in_flight_bytes_ = 0;
 };
 
-// PartitionGate - whether a partition may be given a record while others of it are not acknowledged.
-// Why: a broker accepts any first sequence of a producer that it does not know. Then a record behind
-//   one that it rejects becomes visible, and idempotence prevents nothing. So the first record for a
-//   broker that may not know this producer is sent alone: of a new producer, of a partition that was
-//   idle (a broker forgets a producer after producer.id.expiration.ms without a record of it, 24 h
-//   unless configured), and of a topic that was made anew.
+// PartitionGate - whether a partition may be given a record while others of it are not
+// acknowledged.
+// Why: a broker accepts any first sequence of a producer that it does not know. Then a record
+//   behind one that it rejects becomes visible, and idempotence prevents nothing. So the first
+//   record for a broker that may not know this producer is sent alone: of a new producer, of a
+//   partition that was idle (a broker forgets a producer after producer.id.expiration.ms without a
+//   record of it, 24 h unless configured), and of a topic that was made anew.
 // Thread: one owner.   Lifetime: a value, of one producer.
 class PartitionGate {
  public:
@@ -212,7 +213,8 @@ class PartitionGate {
   // CHECK-fails unless MaySend.
   void OnSent(base::MonotonicTime now, std::chrono::milliseconds known_for = kKnownFor);
 
-  // `offset` negative = not known. True when it lies before an earlier one: the topic was made anew.
+  // `offset` negative = not known. True when it lies before an earlier one: the topic was made
+  // anew.
   bool OnAcknowledged(base::MonotonicTime now, std::int64_t offset);
 
   void OnFailed();

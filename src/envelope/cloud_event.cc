@@ -177,8 +177,8 @@ absl::Status CloudEvent::Read(const Event& event, const Position& position,
   return absl::OkStatus();
 }
 
-// Readers distinguish the modes by this alone. They would take all attributes of such a record from the
-// payload, which whoever wrote the row chose.
+// Readers distinguish the modes by this alone. They would take all attributes of such a record from
+// the payload, which whoever wrote the row chose.
 absl::Status CloudEvent::CheckBinary(const Event& event) const {
   return !MayBeCloudEvents(content_type_)
              ? absl::OkStatus()

@@ -161,7 +161,8 @@ char* WriteAny(const outbox::Event& event, char* out) {
   return WriteText(2, *event.payload, out + event.schema_name.size());
 }
 
-// Text in another encoding goes as bytes, and its content type names the encoding: protobuf takes UTF-8 only.
+// Text in another encoding goes as bytes, and its content type names the encoding: protobuf takes
+// UTF-8 only.
 bool IsTextData(const CloudEvent& cloud_event, const outbox::Event& event) {
   return (cloud_event.data() == CloudEvent::Data::kJson ||
           cloud_event.data() == CloudEvent::Data::kText) &&

@@ -1,8 +1,8 @@
 // Position - the identity of an event in the stream: (system identifier, timeline, commit_lsn,
 // ordinal in transaction).
 // Why: the LSN of a row is neither unique nor ordered and xids wrap; this is the same on every
-//   redelivery. The ordinal counts the transaction's events from 0: rows of our outboxes and messages
-//   of our prefixes. Which others the server sends depends on more than its log.
+//   redelivery. The ordinal counts the transaction's events from 0: rows of our outboxes and
+//   messages of our prefixes. Which others the server sends depends on more than its log.
 // Units: text form is `<system identifier, 16 hex>-<timeline, 8 hex>-<commit_lsn, 16 hex>-<ordinal,
 //   8 hex>`, lower case, 51 characters, which sorts as text in stream order.
 #pragma once
@@ -49,16 +49,16 @@ struct TransactionInfo {
 // Why: `run`, the verbs and operators' own tools read the same records; the message is
 //   walpost.v1.Progress.
 // Thread: any.
-// Errors: kDataLoss for bytes that are no such message, or say what no walpost writes; kUnimplemented
-//   for a format this version does not know.
+// Errors: kDataLoss for bytes that are no such message, or say what no walpost writes;
+//   kUnimplemented for a format this version does not know.
 std::string EncodeProgress(const base::Progress& progress);
 absl::StatusOr<base::Progress> DecodeProgress(std::string_view value);
 
 // Also of a format that this version does not know: its fields keep their meaning.
 std::uint64_t EpochOf(std::string_view value);
 
-// Records of dead letters: for the dead-letter topic, which people watch and nothing reads back, and
-// as they are sent again.
+// Records of dead letters: for the dead-letter topic, which people watch and nothing reads back,
+// and as they are sent again.
 // Why: an event keeps its own key, value and headers; what is known about it stands in headers of
 //   ours behind its own, as text for any reader.
 // Thread: free functions.
@@ -77,14 +77,14 @@ inline constexpr std::string_view kKeyParked = "key_parked";
 std::vector<std::pair<std::string_view, std::string>> DescribeForTopic(const base::DeadLetter& row,
                                                                        std::string_view pipeline);
 
-// Fills in key, value and headers, or what is left of them when they are larger than such a row may be. The
-// value of a row that is truncated already is what it keeps instead of a record.
+// Fills in key, value and headers, or what is left of them when they are larger than such a row may
+// be. The value of a row that is truncated already is what it keeps instead of a record.
 void TakeRecord(const Record& record, base::DeadLetter* row);
 // The same, up to `bytes_max`.
 void TakeRecord(const Record& record, base::DeadLetter* row, std::size_t bytes_max);
 
-// The headers of an event that is sent again. They are marked: a reader that drops by position does not
-// drop it, and sees that it is a repeat. Views of what is given.
+// The headers of an event that is sent again. They are marked: a reader that drops by position does
+// not drop it, and sees that it is a repeat. Views of what is given.
 std::vector<RecordHeader> RedeliveryHeaders(std::span<const RecordHeader> event_headers,
                                             std::string_view kind, std::string_view position);
 std::vector<RecordHeader> RedeliveryHeaders(const base::DeadLetter& row, std::string_view kind);

@@ -31,8 +31,8 @@ std::int64_t Millis(base::WallTime time) {
 constexpr std::size_t kSchemaRefsBytesMax = std::size_t{1024} * 1024;
 constexpr std::size_t kSchemaRefBytes = 64;  // of each, beside the names
 
-// The full name of a protobuf message, also out of a type URL. Whoever looks it up decides about the
-// rest.
+// The full name of a protobuf message, also out of a type URL. Whoever looks it up decides about
+// the rest.
 std::string_view RecordName(std::string_view schema_name, SchemaType type) {
   return type == SchemaType::kProtobuf ? schema_name.substr(schema_name.rfind('/') + 1)
                                        : schema_name;
@@ -71,8 +71,9 @@ bool IsCloudEventHeader(std::string_view name) {
   return false;
 }
 
-// Some readers end a name at a zero byte, leave out what cannot be printed, or compare names without blanks
-// and without case, as Unicode has it: the long s of `walpo\u017ft-position` is an s to them.
+// Some readers end a name at a zero byte, leave out what cannot be printed, or compare names
+// without blanks and without case, as Unicode has it: the long s of `walpo\u017ft-position` is an s
+// to them.
 bool IsPlainName(std::string_view name) {
   const bool printable =
       std::all_of(name.begin(), name.end(), [](char c) { return c >= ' ' && c <= '~'; });

@@ -2,8 +2,8 @@
 // Why: the record is written once, straight into the arena block it stays in until Kafka has it.
 // Thread: one owner.
 // Lifetime: what a record shows lives with its block.
-// Units/limits: protobuf's 2 GiB limit is an error, not a crash. Nothing is kept of an event but which
-//   schema it needs, 1 MiB of that.
+// Units/limits: protobuf's 2 GiB limit is an error, not a crash. Nothing is kept of an event but
+//   which schema it needs, 1 MiB of that.
 // Errors: kInvalidArgument (an undeliverable event): text that must be UTF-8 is not, value too
 //   large for protobuf, what a format needs is missing; outbox/event.h says which. On an error
 //   nothing stays allocated.
@@ -29,8 +29,8 @@ namespace walpost::envelope {
 enum class ValueFormat { kEnvelope, kRaw, kCloudEvents };
 
 // Which headers of ours a record carries. `walpost` = id, type, content-type, traceparent,
-// tracestate, walpost-position; `debezium` = id, as its Event Router writes, and trace context where
-// a column is mapped to it.
+// tracestate, walpost-position; `debezium` = id, as its Event Router writes, and trace context
+// where a column is mapped to it.
 enum class HeaderSet { kWalpost, kDebezium };
 
 struct EncoderOptions {
@@ -47,7 +47,8 @@ bool IsOwnHeader(const EncoderOptions& options, std::string_view name);
 
 class Encoder {
  public:
-  // `schemas`, which must outlive it, is needed for framing only; `source` is the events' own there.
+  // `schemas`, which must outlive it, is needed for framing only; `source` is the events' own
+  // there.
   Encoder(EncoderOptions options, std::string database, SchemaTable* schemas = nullptr,
           std::uint32_t source = SchemaNeed::kNoSource);
   ~Encoder();
@@ -62,7 +63,8 @@ class Encoder {
   std::unique_ptr<Impl> impl_;
 };
 
-// OutboxOptions - one outbox table of the configuration: how its rows are read, and what records they become.
+// OutboxOptions - one outbox table of the configuration: how its rows are read, and what records
+// they become.
 // Thread: values.
 struct OutboxOptions {
   outbox::TableOptions table;

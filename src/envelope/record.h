@@ -28,8 +28,8 @@ struct Record {
   std::int32_t partition = -1;    // -1 = the sink chooses by key, as Java does
   std::int64_t timestamp_ms = 0;  // 0 = when it is produced
   base::ChunkArena::Block block;
-  // What it needs of a Schema Registry: a ref into SchemaTable, 0 = nothing. Then there is room for it:
-  // kSchemaRoom bytes before the value, and one header behind the last.
+  // What it needs of a Schema Registry: a ref into SchemaTable, 0 = nothing. Then there is room for
+  // it: kSchemaRoom bytes before the value, and one header behind the last.
   std::uint32_t schema = 0;
 
   // What a schema can add to a record at most, when it is submitted.

@@ -1,13 +1,14 @@
 // Schema - what a value needs of a Schema Registry, and the few bytes by which its readers find it.
-// Why: looking a schema up needs the network, and everything here must not: a record is encoded with
-//   room for those bytes, and gets them right before it is submitted. What memory and dead letters hold
-//   is the value without them.
+// Why: looking a schema up needs the network, and everything here must not: a record is encoded
+//   with room for those bytes, and gets them right before it is submitted. Memory and dead letters
+//   hold the value without them.
 // Thread: values.
 // Units/limits: kSchemaRoom bytes for all of them; kSchemaNamesMax for record and subject together.
 // Errors: FrameOf: kInvalidArgument (the message is nested deeper than there is room for),
 //   kFailedPrecondition (no GUID). ParseNeed: kDataLoss.
-// Source: Confluent's wire format: payload `00`, id (4 bytes, big-endian); header `__value_schema_id`
-//   `01`, GUID (16 bytes); both with the path to the message in a protobuf schema behind it.
+// Source: Confluent's wire format: payload `00`, id (4 bytes, big-endian); header
+//   `__value_schema_id` `01`, GUID (16 bytes); both with the path to the message in a protobuf
+//   schema behind it.
 #pragma once
 
 #include <array>
@@ -81,7 +82,8 @@ Record Framed(const Record& record, Framing framing, std::string_view frame);
 // A copy with room, in a block of its own.
 Record WithRoom(const Record& record, base::ChunkArena* arena);
 
-// One line, for dead letters: `payload protobuf shop.v1.Order orders-shop.v1.Order`. Not the source.
+// One line, for dead letters: `payload protobuf shop.v1.Order orders-shop.v1.Order`. Not the
+// source.
 std::string NeedAsText(const SchemaNeed& need);
 absl::StatusOr<SchemaNeed> ParseNeed(std::string_view text);
 
@@ -89,12 +91,12 @@ std::string_view FramingName(Framing framing);
 std::string_view SchemaTypeName(SchemaType type);
 
 // SchemaTable - the schemas that records need, and what is known of each.
-// Why: the encoder, the dead letters and their retries name what they need. The registry answers later,
-//   and the last step before a sink only looks here.
+// Why: the encoder, the dead letters and their retries name what they need. The registry answers
+//   later, and the last step before a sink only looks here.
 // Thread: one owner.
-// Units/limits: one entry for each combination of topic and message name, which those who write events
-//   invent. Beyond kBytesMax it is crowded, and its owner has it forget what nothing in flight needs:
-//   what was used longest ago, and of what is known only as much as makes room.
+// Units/limits: one entry for each combination of topic and message name, which those who write
+//   events invent. Beyond kBytesMax it is crowded, and its owner has it forget what nothing in
+//   flight needs: what was used longest ago, and of what is known only as much as makes room.
 // Source: docs/schema-registry.md.
 class SchemaTable {
  public:

@@ -29,8 +29,9 @@ constexpr milliseconds kLookAgainAfter{500};
 constexpr milliseconds kLookKept{5'000};
 // The limits are not asked for again so soon where nobody has answered, or a right is missing.
 constexpr milliseconds kDescribeAgainAfter{60'000};
-// Where the same has stood this long ago, this is enough; and where all waits together are so many times
-// unknown_topic_wait. Else who writes rows that no topic takes could hold up a verb without end.
+// Where the same has stood this long ago, this is enough; and where all waits together are so many
+// times unknown_topic_wait. Else who writes rows that no topic takes could hold up a verb without
+// end.
 constexpr milliseconds kStoodKept{300'000};
 constexpr milliseconds kStoodWait{1'000};
 constexpr int kWaitsMax = 10;
@@ -66,7 +67,8 @@ bool IsAboutRecords(rd_kafka_resp_err_t error) {
          IsAboutRight(error);
 }
 
-// A producer that gave up says so of what it had not sent yet, and not always after it has said why.
+// A producer that gave up says so of what it had not sent yet, and not always after it has said
+// why.
 bool WasNotSent(rd_kafka_resp_err_t error) {
   return error == RD_KAFKA_RESP_ERR__PURGE_QUEUE || error == RD_KAFKA_RESP_ERR__FATAL;
 }
@@ -117,7 +119,8 @@ void BulkWriter::KnowUnseen(const UnseenTopics& topics) {
   }
 }
 
-// Nothing is under way: who waits for a topic to become known polls the client, and that takes reports away.
+// Nothing is under way: who waits for a topic to become known polls the client, and that takes
+// reports away.
 absl::StatusOr<BulkWriter::Target*> BulkWriter::TargetOf(const std::string& topic) {
   if (const auto found = targets_.find(topic); found != targets_.end()) {
     return &found->second;

@@ -2,18 +2,18 @@
 // table.
 // Why: as safe as the sink, but with an end: after the first record that fails nothing more is
 //   written, and nothing has overtaken it, so that who is asked to go on knows from where. A broker
-//   fails a whole batch for one record, so records of a failed batch are written again one at a time:
-//   only then is its answer about a record.
+//   fails a whole batch for one record, so records of a failed batch are written again one at a
+//   time: only then is its answer about a record.
 // Thread: one owner; blocking.   Lifetime: a record is copied before Write returns.
 // Units/limits: at most in_flight_bytes_max of the options are unacknowledged. `patience`: how long
-//   without any acknowledgement. For the options' unknown_topic_wait a record is written again when a right
-//   is missing, or when the topic's limits take it and the broker does not, since a broker may learn of a
-//   change late; and the limits are read again when they do not take it. Then the topic is closed, or the
-//   record rejected, as are the next ones of its kind at once. All waits together are bounded: beyond ten
-//   times that, 1 s each.
+//   without any acknowledgement. For the options' unknown_topic_wait a record is written again when
+//   a right is missing, or when the topic's limits take it and the broker does not, since a broker
+//   may learn of a change late; and the limits are read again when they do not take it. Then the
+//   topic is closed, or the record rejected, as are the next ones of its kind at once. All waits
+//   together are bounded: beyond ten times that, 1 s each.
 // Errors: kNotFound (no such topic), kPermissionDenied, kInvalidArgument (the topic does not take a
-//   record: too large, not valid, no such partition), kUnavailable (no acknowledgement in time: whether
-//   the record arrived is not known); and what OnRejected returns.
+//   record: too large, not valid, no such partition), kUnavailable (no acknowledgement in time:
+//   whether the record arrived is not known); and what OnRejected returns.
 // Source: docs/design.md, "Facts"; one request in flight, since a broker takes any first sequence
 //   number of a new producer.
 #pragma once
@@ -48,8 +48,8 @@ struct ClosedTopic {
 
 class BulkWriter {
  public:
-  // Its topic does not take the event with this id: kInvalidArgument, says why. OK = leave it out and go
-  // on; an error ends the writing.
+  // Its topic does not take the event with this id: kInvalidArgument, says why. OK = leave it out
+  // and go on; an error ends the writing.
   using OnRejected = std::function<absl::Status(const std::string& id, const absl::Status& why)>;
 
   BulkWriter(KafkaOptions options, std::chrono::milliseconds patience, OnRejected on_rejected)

@@ -61,7 +61,8 @@ Producer OwnProducer(rd_kafka_t* producer) {
 }
 
 Topic NewTopic(rd_kafka_t* producer, const std::string& name, void* opaque) {
-  // A new topic conf would have librdkafka's defaults, a message.timeout.ms of 5 minutes among them.
+  // A new topic conf would have librdkafka's defaults, a message.timeout.ms of 5 minutes among
+  // them.
   rd_kafka_topic_conf_t* conf = rd_kafka_default_topic_conf_dup(producer);
   rd_kafka_topic_conf_set_opaque(conf, opaque);
   return Topic(rd_kafka_topic_new(producer, name.c_str(), conf));  // frees conf in any case

@@ -74,8 +74,8 @@ Topic NewTopic(rd_kafka_t* producer, const std::string& name, void* opaque);
 bool WaitForDestroyed(std::chrono::milliseconds timeout);
 
 // UseMonotonicWaits - makes librdkafka's waits independent of the wall clock.
-// Why: "all waiting is by the monotonic clock" must hold for the libraries, too. A machine's clock is
-//   set back when it was ahead, and nobody expects that to stop deliveries for as long.
+// Why: "all waiting is by the monotonic clock" must hold for the libraries, too. A machine's clock
+//   is set back when it was ahead, and nobody expects that to stop deliveries for as long.
 // How: the program's own cnd_timedwait comes before the C library's; calling this function is what
 //   links it in.
 // Thread: any.
@@ -88,8 +88,9 @@ std::string LibrdkafkaVersion();
 // Whether records of transactions that are open, or were aborted, are read, too.
 enum class Isolation { kReadUncommitted, kReadCommitted };
 
-// Brokers by id. One that is cut off from the controller goes on answering with what it knew before, and a
-// client asks the one that it used last, again and again. So what matters is asked of each.
+// Brokers by id. One that is cut off from the controller goes on answering with what it knew
+// before, and a client asks the one that it used last, again and again. So what matters is asked of
+// each.
 struct Brokers {
   std::set<std::int32_t> known;
   std::set<std::int32_t> answered;
@@ -109,8 +110,8 @@ absl::StatusOr<Producer> MakeClient(const KafkaOptions& options, rd_kafka_type_t
 // kNotFound, kPermissionDenied, or kUnavailable for everything that may pass by itself.
 absl::Status TopicStatus(const std::string& topic, rd_kafka_resp_err_t error);
 
-// Of a topic that CountPartitions has found: a broker that has just started may lead a partition and
-// not know it yet. So that it is unknown passes by itself, too.
+// Of a topic that CountPartitions has found: a broker that has just started may lead a partition
+// and not know it yet. So that it is unknown passes by itself, too.
 absl::Status FoundTopicStatus(const std::string& topic, rd_kafka_resp_err_t error);
 
 // A broker learns of a new topic a moment after the one that made it, so that a single "unknown"
@@ -127,10 +128,10 @@ struct TopicLeaders {
   std::string dispute;  // brokers name different leaders: which; empty = they agree
 };
 
-// Brokers are asked until all have answered, or no other one has for kNextBrokerFor. `client` must be new:
-// after a second it asks only the one that it used last. Errors as TopicStatus. That a topic is unknown is
-// believed after kUnknownFor; that a right is missing, after `right_wait`, since a broker may learn of it
-// late.
+// Brokers are asked until all have answered, or no other one has for kNextBrokerFor. `client` must
+// be new: after a second it asks only the one that it used last. Errors as TopicStatus. That a
+// topic is unknown is believed after kUnknownFor; that a right is missing, after `right_wait`,
+// since a broker may learn of it late.
 absl::StatusOr<TopicLeaders> AskForLeaders(
     rd_kafka_t* client, const std::string& topic, std::chrono::milliseconds timeout,
     std::chrono::milliseconds right_wait = std::chrono::milliseconds(0));
@@ -143,9 +144,9 @@ absl::StatusOr<std::int32_t> CountPartitions(
 // Of a topic in an answer; -1 = the broker names none.
 std::vector<std::int32_t> LeadersOf(const rd_kafka_metadata_topic_t& topic);
 
-// For each partition the offset `of` a time in ms, RD_KAFKA_OFFSET_BEGINNING or RD_KAFKA_OFFSET_END.
-// rd_kafka_query_watermark_offsets would go on for minutes where a broker does not answer, whatever its
-// time-out.
+// For each partition the offset `of` a time in ms, RD_KAFKA_OFFSET_BEGINNING or
+// RD_KAFKA_OFFSET_END. rd_kafka_query_watermark_offsets would go on for minutes where a broker does
+// not answer, whatever its time-out.
 rd_kafka_resp_err_t AskOffsets(rd_kafka_t* client, const std::string& topic,
                                std::int32_t partitions, std::int64_t of,
                                std::chrono::milliseconds timeout,
@@ -171,8 +172,8 @@ envelope::Record RecordIn(const rd_kafka_message_t& message,
                           std::vector<envelope::RecordHeader>* headers);
 
 // ReadBrokers - the brokers of one of librdkafka's statistics, without reading what follows them.
-// Why: the text also holds every partition of every topic, behind the brokers; its reader runs on the
-//   loop and stops where they end.
+// Why: the text also holds every partition of every topic, behind the brokers; its reader runs on
+//   the loop and stops where they end.
 // Thread: any; pure.
 // Errors: none. What cannot be read is left out.
 // Source: librdkafka's STATISTICS.md.

@@ -23,7 +23,8 @@ absl::Status DeadLetterOutlet::Write(const base::DeadLetter& row) {
     limits.message_bytes_max = kRequestBytesMax;
     ASSIGN_OR_RETURN(client_, MakeClient(options_, RD_KAFKA_PRODUCER, limits));
   }
-  // A kept row has columns, too, that are in no record, and readers of topics are not those of the table.
+  // A kept row has columns, too, that are in no record, and readers of topics are not those of the
+  // table.
   const std::optional<std::string> value = row.keeps_row() ? std::nullopt : row.value;
   std::vector<envelope::RecordHeader> headers = envelope::HeadersOf(row);
   const auto description = envelope::DescribeForTopic(row, pipeline_);

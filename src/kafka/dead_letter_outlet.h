@@ -1,6 +1,7 @@
-// DeadLetterOutlet - publishes new dead letters to the dead-letter topic, for people who watch topics.
-// Why: what counts is the row in walpost.dead_letters. Nothing reads the topic back, so nothing waits
-//   for it, and what it does not take is only reported.
+// DeadLetterOutlet - publishes new dead letters to the dead-letter topic, for people who watch
+// topics.
+// Why: what counts is the row in walpost.dead_letters. Nothing reads the topic back, so nothing
+//   waits for it, and what it does not take is only reported.
 // Thread: one owner; Publish never waits for Kafka.
 // Units/limits: beyond kBytesMax on the way the next ones are left out.
 // Source: docs/dead-letters.md.

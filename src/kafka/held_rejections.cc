@@ -9,8 +9,8 @@ using delivery::FailureKind;
 
 namespace {
 
-// RD_KAFKA_RESP_ERR__INVALID_DIFFERENT_RECORD, which librdkafka has from 2.2 on: of the other records of a
-// batch that was rejected for one of them.
+// RD_KAFKA_RESP_ERR__INVALID_DIFFERENT_RECORD, which librdkafka has from 2.2 on: of the other
+// records of a batch that was rejected for one of them.
 constexpr int kInvalidDifferentRecord = -138;
 
 }  // namespace
@@ -27,8 +27,8 @@ FailureKind Classify(rd_kafka_resp_err_t error) {
   switch (error) {
     case RD_KAFKA_RESP_ERR_NO_ERROR:
       return FailureKind::kNone;
-    // The whole batch gets the code of its one oversized record, so this is about the record only when it
-    // was sent alone.
+    // The whole batch gets the code of its one oversized record, so this is about the record only
+    // when it was sent alone.
     case RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE:
     case RD_KAFKA_RESP_ERR_RECORD_LIST_TOO_LARGE:
       return FailureKind::kRecordTooLarge;
@@ -77,8 +77,8 @@ FailureKind Classify(rd_kafka_resp_err_t error) {
       return FailureKind::kSessionEnded;
     case RD_KAFKA_RESP_ERR_INVALID_MSG:
       return FailureKind::kOther;  // damaged on its way, as far as anybody can see
-    // The topic's settings, and a hosted broker's plan or quota: the time is walpost's to choose, and
-    // every record has the same format.
+    // The topic's settings, and a hosted broker's plan or quota: the time is walpost's to choose,
+    // and every record has the same format.
     case RD_KAFKA_RESP_ERR_POLICY_VIOLATION:
     case RD_KAFKA_RESP_ERR_INVALID_TIMESTAMP:
     case RD_KAFKA_RESP_ERR_UNSUPPORTED_FOR_MESSAGE_FORMAT:

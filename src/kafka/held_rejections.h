@@ -1,11 +1,12 @@
-// HeldRejections - records that a broker rejected by a right, limit or policy of their topic, and that wait until
-// it is known who leads it.
-// Why: a leader that is cut off from the controller never learns of a change, so what it says counts only when
-//   the brokers agree that it leads. Questions are few, because they take seconds where a broker does not
-//   answer, and the next session's look-ups wait behind them.
-// How: one question at a time, about one topic and its leaders; its answer serves all that is held for these,
-//   and TopicMemory keeps agreement for the next sessions.
-// Thread: loop thread; a question runs on a helper thread, and does nothing there when it was given up before.
+// HeldRejections - records that a broker rejected by a right, limit or policy of their topic, and
+// that wait until it is known who leads it.
+// Why: a leader that is cut off from the controller never learns of a change, so what it says
+//   counts only when the brokers agree that it leads. Questions are few, because they take seconds
+//   where a broker does not answer, and the next session's look-ups wait behind them.
+// How: one question at a time, about one topic and its leaders; its answer serves all that is held
+//   for these, and TopicMemory keeps agreement for the next sessions.
+// Thread: loop thread; a question runs on a helper thread, and does nothing there when it was given
+// up before.
 #pragma once
 
 #include <librdkafka/rdkafka.h>
@@ -30,8 +31,8 @@ namespace walpost::kafka {
 // Source: rdkafka.h; the same table for operators, with what follows, is docs/failures-kafka.md.
 delivery::FailureKind Classify(rd_kafka_resp_err_t error);
 
-// By a right, limit or policy of the topic: these change, and a leader that is cut off from the controller never
-// learns of it.
+// By a right, limit or policy of the topic: these change, and a leader that is cut off from the
+// controller never learns of it.
 bool IsByRulesOfTheTopic(delivery::FailureKind kind);
 
 class HeldRejections {
@@ -60,7 +61,8 @@ class HeldRejections {
   // Whether TakeDecided has something new.
   bool answered() const { return question_ != nullptr && question_->answered; }
 
-  // In the order held. Where brokers do not agree it is kSessionEnded: nothing is said about the record.
+  // In the order held. Where brokers do not agree it is kSessionEnded: nothing is said about the
+  // record.
   std::vector<Held> TakeDecided(base::MonotonicTime now);
 
   // Also what is not decided.

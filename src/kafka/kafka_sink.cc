@@ -113,8 +113,8 @@ class Impl : public KafkaSink {
   }
 
  private:
-  // CheckOptions has tried the same, but a certificate that was there then can be away now. The sink
-  // stays open without a producer, and takes nothing until one can be made.
+  // CheckOptions has tried the same, but a certificate that was there then can be away now. The
+  // sink stays open without a producer, and takes nothing until one can be made.
   void MakeSession() {
     try_again_at_.reset();
     auto created =

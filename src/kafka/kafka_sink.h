@@ -1,7 +1,7 @@
 // KafkaSink - the Sink on librdkafka: idempotent, acks=all, gapless, without time-outs, partitions
 // chosen as Java does.
-// Why: nothing may block the loop. So metadata is asked for by the BlockingRunner, and a producer is
-//   destroyed by a thread of its own.
+// Why: nothing may block the loop. So metadata is asked for by the BlockingRunner, and a producer
+//   is destroyed by a thread of its own.
 // Thread: the loop thread, like every Sink. librdkafka's own threads never run our code.
 // Units/limits: librdkafka's queue is bounded by `in_flight_bytes_max` and its record count.
 // Errors: Create rejects properties that would break a guarantee, by name (kInvalidArgument).
@@ -78,8 +78,8 @@ class KafkaSink : public delivery::Sink {
 
   virtual const KafkaFacts& facts() const = 0;
 
-  // New passwords, certificates or anything else: the next producer is made with these, when what was
-  // sent is acknowledged, or a second later. `options` have passed CheckOptions.
+  // New passwords, certificates or anything else: the next producer is made with these, when what
+  // was sent is acknowledged, or a second later. `options` have passed CheckOptions.
   virtual void Reconfigure(KafkaOptions options) = 0;
 };
 

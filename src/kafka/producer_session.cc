@@ -168,8 +168,9 @@ void ProducerSession::SendWaiting(delivery::SinkListener* listener) {
   }
 }
 
-// What waits for a partition that awaits no answer, up to one request: librdkafka would send a second
-// one before the first is answered, and a topic that was made anew can reject the first and take it.
+// What waits for a partition that awaits no answer, up to one request: librdkafka would send a
+// second one before the first is answered, and a topic that was made anew can reject the first and
+// take it.
 rd_kafka_resp_err_t ProducerSession::SendBatch(TopicPartition target) {
   Partition& to = At(target);
   if (to.outstanding > 0) {
@@ -447,7 +448,8 @@ void ProducerSession::ServeLog(rd_kafka_event_t* event) {
                         : level <= 4 ? KafkaNotice::Severity::kWarning
                         : level <= 6 ? KafkaNotice::Severity::kInfo
                                      : KafkaNotice::Severity::kDebug;
-  // What it says of a broker that is down differs only in times and counts, which stand behind this.
+  // What it says of a broker that is down differs only in times and counts, which stand behind
+  // this.
   (*notify_)({severity, LogEvent::kKafkaLog, line, line.substr(0, line.find(" (after "))});
 }
 

@@ -1,9 +1,9 @@
 // ProducerSession - one librdkafka producer from Open to closed, with its topics.
 // Why: a producer that failed once is never used again; everything that belongs to it (topics,
 //   which partitions have had their first record acknowledged, what is outstanding) goes with it.
-// How: records wait here, and Poll gives each partition a batch when all of the last one is answered.
-//   librdkafka sends no second request for a partition anyway, and its thread spins for as long as
-//   more waits there: for the whole of an outage.
+// How: records wait here, and Poll gives each partition a batch when all of the last one is
+//   answered. librdkafka sends no second request for a partition anyway, and its thread spins for
+//   as long as more waits there: for the whole of an outage.
 // Thread: loop thread, except that a metadata look-up holds the producer alive on a helper
 //   thread.
 #pragma once
@@ -40,18 +40,19 @@ class ProducerSession {
   static constexpr std::chrono::milliseconds kAskAgainAfter{500};
   // The next record gets what was found. After this time the topic is asked about again.
   static constexpr std::chrono::milliseconds kAnswerKept{5'000};
-  // A record is rejected by a topic's limits, or partitions, that were read no longer ago than this.
+  // A record is rejected by a topic's limits, or partitions, that were read no longer ago than
+  // this.
   static constexpr std::chrono::milliseconds kLimitsKept{1'000};
-  // Topics lose no partitions. So long look-ups must say so before it counts: a broker that is cut off from
-  // the controller goes on answering with what it knew before.
+  // Topics lose no partitions. So long look-ups must say so before it counts: a broker that is cut
+  // off from the controller goes on answering with what it knew before.
   static constexpr std::chrono::milliseconds kFewerWait{60'000};
   // After a rejection the same answers reject the next record so soon, for so long.
   static constexpr std::chrono::milliseconds kRejectedAgainAfter{1'000};
   static constexpr std::chrono::milliseconds kRejectionKept{300'000};
   // A record is dated far back by limits that were read no longer ago than this.
   static constexpr std::chrono::milliseconds kLimitsDate{30'000};
-  // Where a partition reports nothing for so long, leaders are looked at; so often at most a producer is
-  // replaced for what is found.
+  // Where a partition reports nothing for so long, leaders are looked at; so often at most a
+  // producer is replaced for what is found.
   static constexpr std::chrono::milliseconds kLeadersAfter{30'000};
   static constexpr std::chrono::milliseconds kLeadersSoon{3'000};
   static constexpr std::chrono::milliseconds kCheckWaitsEvery{1'000};

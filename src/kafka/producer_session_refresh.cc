@@ -1,4 +1,5 @@
-// What of ProducerSession follows a cluster while it streams: partitions, leaders, and waits for answers.
+// What of ProducerSession follows a cluster while it streams: partitions, leaders, and waits for
+// answers.
 #include <algorithm>
 #include <map>
 #include <memory>
@@ -77,8 +78,8 @@ void ProducerSession::RefreshCounts() {
       });
 }
 
-// A producer whose broker was cut off from the controller goes on asking that one, and sending to a leader
-// that is none any more. Another producer may begin with another broker.
+// A producer whose broker was cut off from the controller goes on asking that one, and sending to a
+// leader that is none any more. Another producer may begin with another broker.
 void ProducerSession::OnStaleBroker(const std::string& what) {
   facts_->OnError(what + ": one may be cut off from the controller", now_.wall);
   memory_->compare_leaders = true;
@@ -106,9 +107,9 @@ void ProducerSession::ReportOutgrown(delivery::SinkListener* listener) {
   }
 }
 
-// What waits for an answer for long keeps the date that it was sent with, and may wait for a leader that is
-// none any more. Where a topic's limits are not known nothing shows that a date is too old, and another
-// producer every few seconds would hold up all topics.
+// What waits for an answer for long keeps the date that it was sent with, and may wait for a leader
+// that is none any more. Where a topic's limits are not known nothing shows that a date is too old,
+// and another producer every few seconds would hold up all topics.
 void ProducerSession::CheckWaits() {
   if (sent_ == 0 || now_.mono < next_wait_check_) {
     return;
@@ -172,8 +173,8 @@ void ProducerSession::CheckLeaders(
                });
 }
 
-// It may be an old one: it counts when the brokers agree about who leads, and must last where the leader may
-// hear of a change later than the broker that was asked for the topic's limits.
+// It may be an old one: it counts when the brokers agree about who leads, and must last where the
+// leader may hear of a change later than the broker that was asked for the topic's limits.
 void ProducerSession::HoldRejection(delivery::Sequence sequence, delivery::Failure failure,
                                     const rd_kafka_message_t& message) {
   const auto& topic = *static_cast<const TopicState*>(rd_kafka_topic_opaque(message.rkt));

@@ -1,5 +1,5 @@
-// The part of ProducerSession that knows topics: look-ups on the helper thread, partition counts, the
-// choice of a partition.
+// The part of ProducerSession that knows topics: look-ups on the helper thread, partition counts,
+// the choice of a partition.
 #include <glog/logging.h>
 
 #include <algorithm>
@@ -232,7 +232,8 @@ void ProducerSession::TakeLimits(const TopicQuestion& found, TopicState* topic) 
   memory_->read_limits.insert_or_assign(topic->name, topic->limits);
 }
 
-// Whether a record of long ago stays long enough to be read depends on what the topic's limits are now.
+// Whether a record of long ago stays long enough to be read depends on what the topic's limits are
+// now.
 bool ProducerSession::DateNeedsLimits(const envelope::Record& record,
                                       const TopicState& topic) const {
   return now_.mono >= topic.limits_read_at + kLimitsDate &&
@@ -266,9 +267,10 @@ std::optional<SubmitResult> ProducerSession::CheckLimits(const envelope::Record&
                       BatchBytesOf(record), topic->name, *limits.message_bytes_max));
 }
 
-// Whether what was looked up may reject a record: just now, and by every look-up of some time, since one
-// broker learns of a change later than another. What was said before counts while it is asked for. Where it
-// rejected a record not long ago, a shorter time does: a writer must not hold the topic again and again.
+// Whether what was looked up may reject a record: just now, and by every look-up of some time,
+// since one broker learns of a change later than another. What was said before counts while it is
+// asked for. Where it rejected a record not long ago, a shorter time does: a writer must not hold
+// the topic again and again.
 bool ProducerSession::IsBelieved(FailureKind kind, const TopicState& topic) {
   constexpr int kOtherKinds = 2;  // each may have held the topic in between
   const std::chrono::milliseconds wait = options_.unknown_topic_wait;
@@ -286,7 +288,8 @@ bool ProducerSession::IsBelieved(FailureKind kind, const TopicState& topic) {
   return now_.mono >= said.since + wait && now_.mono < topic.limits_read_at + kLimitsKept;
 }
 
-// In a broker that rejected it: by the limits that were read last, also where nobody has answered since.
+// In a broker that rejected it: by the limits that were read last, also where nobody has answered
+// since.
 Belief ProducerSession::BeliefIn(FailureKind rejection, const envelope::Record& record,
                                  const TopicState& topic) const {
   const auto read = memory_->read_limits.find(topic.name);
@@ -339,7 +342,8 @@ std::int32_t PartitionForKey(std::string_view key, std::int32_t partition_count)
 }
 
 std::int32_t KeyHash(std::string_view key) {
-  // librdkafka shows it by its modulo only. By the largest count that is the hash, or 0 for that count itself.
+  // librdkafka shows it by its modulo only. By the largest count that is the hash, or 0 for that
+  // count itself.
   constexpr std::int32_t kMost = std::numeric_limits<std::int32_t>::max();
   const std::int32_t hash = PartitionForKey(key, kMost);
   return hash == 0 && PartitionForKey(key, kMost - 1) == 1 ? kMost : hash;

@@ -172,8 +172,8 @@ class Scan {
     return absl::OkStatus();
   }
 
-  // A reader goes by the last answer of a broker, and can stay with one that does not know of a partition. A
-  // new one asks each broker.
+  // A reader goes by the last answer of a broker, and can stay with one that does not know of a
+  // partition. A new one asks each broker.
   absl::Status OnSilence() {
     if (steady_clock::now() < read_at_ + patience_) {
       return absl::OkStatus();

@@ -1,9 +1,9 @@
 // ReadProgress, WriteProgress - the records of delivery.progress_topic, outside of a stream.
 // Why: `run` must know before START what is remembered; verbs write what an operator decided.
 // Thread: blocking, any; bounded by `timeout`, but for a topic with many records.
-// Errors: kNotFound (no such topic), kPermissionDenied (for kUnknownFor), kDataLoss (nothing can be read),
-//   kUnimplemented (a newer walpost went on), kFailedPrecondition (the topic is not as it must be),
-//   kUnavailable (Kafka does not answer, which passes by itself).
+// Errors: kNotFound (no such topic), kPermissionDenied (for kUnknownFor), kDataLoss (nothing can be
+//   read), kUnimplemented (a newer walpost went on), kFailedPrecondition (the topic is not as it
+//   must be), kUnavailable (Kafka does not answer, which passes by itself).
 #pragma once
 
 #include <chrono>
@@ -24,15 +24,16 @@
 
 namespace walpost::kafka {
 
-// ScanTopic - every record of a topic from a time on, up to its end as of the call. Not those of aborted
-// transactions; what is behind an open one is waited for.
-// Why: only the topic shows what was sent before: a verb that goes on after a crash, closes a gap or
-//   compares a topic with its table reads what is there.
+// ScanTopic - every record of a topic from a time on, up to its end as of the call. Not those of
+// aborted transactions; what is behind an open one is waited for.
+// Why: only the topic shows what was sent before: a verb that goes on after a crash, closes a gap
+//   or compares a topic with its table reads what is there.
 // Thread: blocking, any.
 // Lifetime: views in ScannedRecord end with the callback.
-// Units/limits: `timeout` is for each step. Where Kafka gives no record it ends after about twice that, since
-//   readers that get nothing are replaced. Records of one partition come in order. A time means
-//   what Kafka makes of it: the first record of the partition that is not older, and all behind it.
+// Units/limits: `timeout` is for each step. Where Kafka gives no record it ends after about twice
+//   that, since readers that get nothing are replaced. Records of one partition come in order. A
+//   time means what Kafka makes of it: the first record of the partition that is not older, and all
+//   behind it.
 // Errors: kNotFound (no such topic), kPermissionDenied, kUnavailable (Kafka does not answer); and
 //   what the callback returns, which ends the scan.
 struct ScannedRecord {
@@ -58,29 +59,30 @@ struct PartitionBegin {
 
 // Why a record that was written may not be there.
 struct TopicGaps {
-  // What is older was deleted, in one partition at least; nothing = all of it is there. INT64_MAX: a
-  // partition that had records has none.
+  // What is older was deleted, in one partition at least; nothing = all of it is there. INT64_MAX:
+  // a partition that had records has none.
   std::optional<std::int64_t> begins_ms;
   std::vector<PartitionBegin> partitions;
-  // A record lies in another partition than its key names now: partitions were added, or its writer chose.
+  // A record lies in another partition than its key names now: partitions were added, or its writer
+  // chose.
   bool keys_elsewhere = false;
   // Whether records go when their key has a later one. Unknown: `compaction_unknown` says why.
   Compaction compaction = Compaction::kNo;
   std::string compaction_unknown;
-  // Where records go when their key has a later one: a record without a value stays at least as long, and
-  // goes, too. Nothing = of what was read, no record is gone.
+  // Where records go when their key has a later one: a record without a value stays at least as
+  // long, and goes, too. Nothing = of what was read, no record is gone.
   std::optional<std::chrono::milliseconds> tombstone_retention;
   // Of a record that was not compressed; nothing = not known, or they are compressed, and only the
   // broker knows.
   std::optional<std::int64_t> message_bytes_max;
 
-  // Where an event of now goes that asks for a partition, or has a key (KeyHash); -1 = neither, or its
-  // key may have gone to any.
+  // Where an event of now goes that asks for a partition, or has a key (KeyHash); -1 = neither, or
+  // its key may have gone to any.
   std::int32_t PartitionOf(std::int32_t asked, std::optional<std::int32_t> key_hash) const;
 
-  // Since when one partition has what was written to it; of -1, begins_ms. One that lost nothing may be
-  // newer than an event, which then went to another one: it begins with its first record or at begins_ms,
-  // whichever is earlier.
+  // Since when one partition has what was written to it; of -1, begins_ms. One that lost nothing
+  // may be newer than an event, which then went to another one: it begins with its first record or
+  // at begins_ms, whichever is earlier.
   std::optional<std::int64_t> BeginsMs(std::int32_t partition) const;
 };
 
@@ -118,11 +120,11 @@ struct ReadProgressOptions {
   ProgressRead* so_far = nullptr;  // goes on behind it, and adds to it
 };
 
-// The pipeline's records up to the end of the topic: of the newest epoch, for each cluster and timeline
-// the highest position, of which the last written counts. What is no progress is passed over: only
-// somebody else wrote it. It is kDataLoss when nothing else is there. It is kUnimplemented when a record of
-// another format is there, and none of a higher epoch: see Overrules. With `unread`, for verbs that write a
-// new record, neither is an error.
+// The pipeline's records up to the end of the topic: of the newest epoch, for each cluster and
+// timeline the highest position, of which the last written counts. What is no progress is passed
+// over: only somebody else wrote it. It is kDataLoss when nothing else is there. It is
+// kUnimplemented when a record of another format is there, and none of a higher epoch: see
+// Overrules. With `unread`, for verbs that write a new record, neither is an error.
 absl::StatusOr<std::vector<base::Progress>> ReadProgress(const KafkaOptions& options,
                                                          const ProgressKey& progress_key,
                                                          const ReadProgressOptions& how);

@@ -157,7 +157,8 @@ std::string InForce(const rd_kafka_conf_t* conf, const std::string& name) {
 }
 
 std::string Shown(std::string_view text, const KafkaOptions& options) {
-  // A secret may stand at the wrong name, and librdkafka quotes these. No mechanism's name is so long.
+  // A secret may stand at the wrong name, and librdkafka quotes these. No mechanism's name is so
+  // long.
   constexpr std::string_view kQuoted[] = {"sasl.mechanism", "sasl.mechanisms", "ssl.curves.list",
                                           "ssl.sigalgs.list"};
   constexpr std::size_t kNameMax = 32;
@@ -274,8 +275,9 @@ struct Free {
   void operator()(STACK_OF(SSL_CIPHER) * suites) const { sk_SSL_CIPHER_free(suites); }
 };
 
-// A suite without encryption or authentication that a connection with this list would offer; empty = none.
-// OpenSSL says so, because what a word of the list stands for depends on its version and security level.
+// A suite without encryption or authentication that a connection with this list would offer; empty
+// = none. OpenSSL says so, because what a word of the list stands for depends on its version and
+// security level.
 std::string WeakSuite(const std::string& list) {
   const std::unique_ptr<SSL_CTX, Free> context(SSL_CTX_new(TLS_client_method()));
   if (context == nullptr || SSL_CTX_set_cipher_list(context.get(), list.c_str()) != 1) {

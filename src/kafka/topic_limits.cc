@@ -140,7 +140,8 @@ TopicLimits LimitsOf(
   std::optional<std::int64_t> segment_bytes;
   std::optional<std::int64_t> before;
   std::optional<std::int64_t> after;
-  // The only limit that brokers up to 3.5 have, in both directions; those from 4 on have it no more.
+  // The only limit that brokers up to 3.5 have, in both directions; those from 4 on have it no
+  // more.
   std::optional<std::int64_t> difference;
   for (const auto& [name, value] : configuration) {
     if (name == "max.message.bytes") {
@@ -197,8 +198,8 @@ TopicLimits LimitsOf(
   if (limits.message_bytes_max && segment_bytes) {
     limits.message_bytes_max = std::min(*limits.message_bytes_max, *segment_bytes);
   }
-  // A broker begins a new segment, which is open for good, when a time is later than the segment's first by
-  // segment.ms. Who writes rows chooses times.
+  // A broker begins a new segment, which is open for good, when a time is later than the segment's
+  // first by segment.ms. Who writes rows chooses times.
   if (segment && *segment > 0 && *segment <= milliseconds::max().count() / kSegmentsBack) {
     const milliseconds bound(*segment * kSegmentsBack);
     limits.age_max = std::min(limits.age_max.value_or(bound), bound);

@@ -1,7 +1,8 @@
 // TopicLimits - what a topic's configuration says about the records it takes, and the sizes that it
 // is held against.
-// Why: a broker fails a whole batch for one record that is too large, dated ahead or without the key
-//   that compaction needs, the innocent ones too; so these are seen to before a record reaches a batch.
+// Why: a broker fails a whole batch for one record that is too large, dated ahead or without the
+//   key that compaction needs, the innocent ones too; so these are seen to before a record reaches
+//   a batch.
 // Thread: ReadTopicLimits blocks up to its time-out, on a helper thread; the rest is pure.
 // Units/limits: bytes as the broker counts them, on the wire and uncompressed.
 #pragma once
@@ -33,7 +34,8 @@ struct TopicLimits {
   bool unanswered = false;  // so they are not known; that is not because a right is missing
   // max.message.bytes, or segment.bytes where that is less; nullopt = not known
   std::optional<std::int64_t> message_bytes_max;
-  // A record dated further back would be rejected, or deleted before it is read; nullopt = no limit.
+  // A record dated further back would be rejected, or deleted before it is read; nullopt = no
+  // limit.
   std::optional<std::chrono::milliseconds> age_max = kUnknownAgeMax;
   // A record dated further ahead gets the present.
   std::chrono::milliseconds ahead_max = kClockSlack;
@@ -55,8 +57,9 @@ enum class Belief {
   kContradicted,  // the limits take the record
 };
 
-// What a record of a topic was rejected for. What is said of one record counts for the next one only where all
-// of this is the same: else who writes records that are too large would shorten the time of others.
+// What a record of a topic was rejected for. What is said of one record counts for the next one
+// only where all of this is the same: else who writes records that are too large would shorten the
+// time of others.
 struct RejectedFor {
   delivery::FailureKind kind = delivery::FailureKind::kNone;
   bool by_broker = false;  // else by what was looked up
@@ -74,9 +77,9 @@ struct ProducerLimits {
   std::int64_t message_bytes_max = 1'048'588;   // Kafka's default for a topic
 };
 
-// A larger record is not sent, compressed or not, unless the user sets message.max.bytes. A broker that gets a
-// request beyond socket.request.max.bytes, 100 MiB by default, answers nothing and ends the connection:
-// that looks as if it were away, and librdkafka would send the same again for ever.
+// A larger record is not sent, compressed or not, unless the user sets message.max.bytes. A broker
+// that gets a request beyond socket.request.max.bytes, 100 MiB by default, answers nothing and ends
+// the connection: that looks as if it were away, and librdkafka would send the same again for ever.
 constexpr std::int64_t kRequestBytesMax = std::int64_t{90} * 1024 * 1024;
 
 // For the answer about one topic.
@@ -94,8 +97,8 @@ absl::StatusOr<std::int64_t> ReadRequestBytesMax(rd_kafka_t* client, std::int32_
 TopicLimits LimitsOf(
     const std::vector<std::pair<std::string_view, std::string_view>>& configuration);
 
-// For a topic that takes batches up to `message_bytes_max`: a little less, because a broker that packs them
-// anew looks at the size once more.
+// For a topic that takes batches up to `message_bytes_max`: a little less, because a broker that
+// packs them anew looks at the size once more.
 std::int64_t BatchBytesFor(std::int64_t message_bytes_max);
 
 // A batch of this record alone, as the broker measures it against max.message.bytes.
@@ -107,13 +110,13 @@ std::int64_t RequestBytesOf(const envelope::Record& record);
 // Whether brokers reject it because compaction needs a key, which may be empty.
 bool LacksKey(const envelope::Record& record, const TopicLimits& limits);
 
-// Whether it is larger than the topic takes; nullopt = not known, as where the producer compresses. A record
-// that is not may still grow: a broker that packs it anew looks at the size once more.
+// Whether it is larger than the topic takes; nullopt = not known, as where the producer compresses.
+// A record that is not may still grow: a broker that packs it anew looks at the size once more.
 std::optional<bool> IsTooLarge(const envelope::Record& record, const TopicLimits& limits,
                                bool compressed);
 
-// Of a rejection for the size of a record, or for the key that it lacks. Without the right to read the limits
-// only brokers will ever say it, so they are right.
+// Of a rejection for the size of a record, or for the key that it lacks. Without the right to read
+// the limits only brokers will ever say it, so they are right.
 Belief Believe(delivery::FailureKind rejection, const envelope::Record& record,
                const TopicLimits& limits, bool compressed);
 

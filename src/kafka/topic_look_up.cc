@@ -102,15 +102,15 @@ using delivery::FailureKind;
 
 constexpr std::size_t kNamesTogether = 1'000;
 constexpr int kNamesAgainAfterMs = 500;
-// For another broker to answer, which may be the only one that knows a topic or a right, and not the nearest:
-// a new connection takes some round trips. It costs nothing while all brokers that are listed answer, since
-// then nobody is waited for.
+// For another broker to answer, which may be the only one that knows a topic or a right, and not
+// the nearest: a new connection takes some round trips. It costs nothing while all brokers that are
+// listed answer, since then nobody is waited for.
 constexpr std::chrono::milliseconds kNextBrokerForLookUp{1'000};
-// For an answer that decides about an event. A broker that is busy gets more time than where another answer
-// will do.
+// For an answer that decides about an event. A broker that is busy gets more time than where
+// another answer will do.
 constexpr std::chrono::milliseconds kNextBrokerForDecision{3'000};
-// For the first answer to a new client, which takes up to eight round trips, with TLS and a login. Below
-// Dispatcher::kReportWaitMin: a rejection that is asked about is waited for so long at first.
+// For the first answer to a new client, which takes up to eight round trips, with TLS and a login.
+// Below Dispatcher::kReportWaitMin: a rejection that is asked about is waited for so long at first.
 constexpr std::chrono::milliseconds kFirstAnswerTimeout{4'000};
 constexpr int kAnswerTimeoutMs = static_cast<int>(kAnswerTimeout.count());
 
@@ -194,8 +194,8 @@ void AskTogether(const KafkaOptions& options, std::vector<TopicQuestion>* questi
   });
 }
 
-// Of those that are not there, may not be described, or have fewer partitions than before, by what one
-// broker says.
+// Of those that are not there, may not be described, or have fewer partitions than before, by what
+// one broker says.
 void FindDisputed(const KafkaOptions& options, std::vector<TopicQuestion>* questions) {
   std::vector<TopicQuestion> again;
   std::vector<TopicQuestion*> doubtful;

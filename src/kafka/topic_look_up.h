@@ -1,10 +1,11 @@
-// Topic look-up - asks brokers whether topics exist, how many partitions they have, and what records
-// they take.
+// Topic look-up - asks brokers whether topics exist, how many partitions they have, and what
+// records they take.
 // Why: a sink must know a topic before it may send to it. Many topics that do not exist must cost
-//   neither time nor memory: a librdkafka client keeps every topic that it was asked about until it is
-//   destroyed, so many are asked about with a client that ends with the question.
+//   neither time nor memory: a librdkafka client keeps every topic that it was asked about until it
+//   is destroyed, so many are asked about with a client that ends with the question.
 // Thread: blocking, on a helper thread; FindUnseenTopics any.
-// Units/limits: one question waits kAnswerTimeout at most; AskAboutTopics begins no other after kJobFor.
+// Units/limits: one question waits kAnswerTimeout at most; AskAboutTopics begins no other after
+// kJobFor.
 #pragma once
 
 #include <librdkafka/rdkafka.h>
@@ -27,7 +28,8 @@
 namespace walpost::kafka {
 
 // TopicMemory - what is known of topics from one producer session to the next.
-// Why: a session ends with each record that Kafka rejects, and what was learned must not go with it.
+// Why: a session ends with each record that Kafka rejects, and what was learned must not go with
+// it.
 // Thread: loop thread; values.
 
 // What look-ups said of a topic that a record was held against.
@@ -54,8 +56,8 @@ struct TopicMemory {
       reported_unlimited;             // topics that the log has named as topics without a limit
   base::MonotonicTime describe_from;  // nobody answered before: asking again would only delay
   ProducerLimits limits;
-  // By topic, limits under which it rejected a time that they allow: until others are read, they say too
-  // little.
+  // By topic, limits under which it rejected a time that they allow: until others are read, they
+  // say too little.
   std::map<std::string, TopicLimits> rejected_times;
 
   struct Rejecting {
@@ -83,20 +85,20 @@ struct TopicMemory {
 };
 
 // AskAgreedLeaders - asks the leaders of a topic, when all brokers name the same ones.
-// Why: a leader that is cut off from the controller may still answer clients, while another one leads and
-//   takes records. What it says of its end is older than it seems.
+// Why: a leader that is cut off from the controller may still answer clients, while another one
+//   leads and takes records. What it says of its end is older than it seems.
 // Thread: blocking, any; without `ask` bounded by `timeout`.
-// Errors: as TopicStatus; kUnavailable when brokers name different leaders for so long. That a right is
-//   missing is believed when new clients have heard nothing else for kUnknownFor.
-// Source: docs/design.md, fact 18. librdkafka 2.0 does not give a leader's epoch, so which broker is right
-//   is not known.
+// Errors: as TopicStatus; kUnavailable when brokers name different leaders for so long. That a
+//   right is missing is believed when new clients have heard nothing else for kUnknownFor.
+// Source: docs/design.md, fact 18. librdkafka 2.0 does not give a leader's epoch, so which broker
+//   is right is not known.
 
 // May be called several times: the last one counts.
 using AskLeaders = std::function<rd_kafka_resp_err_t(rd_kafka_t* client, std::int32_t partitions)>;
 
-// A consumer that knows the topic and reads as `isolation` says. The brokers that answer named the same
-// leaders before and after `ask`, which asks with a consumer to whom nothing is aborted or open: a
-// partition's end is its last record.
+// A consumer that knows the topic and reads as `isolation` says. The brokers that answer named the
+// same leaders before and after `ask`, which asks with a consumer to whom nothing is aborted or
+// open: a partition's end is its last record.
 absl::StatusOr<Producer> AskAgreedLeaders(const KafkaOptions& options, const std::string& topic,
                                           std::chrono::milliseconds timeout, const AskLeaders& ask,
                                           Isolation isolation = Isolation::kReadUncommitted);
@@ -114,16 +116,16 @@ struct TopicQuestion {
   rd_kafka_resp_err_t topic_error = RD_KAFKA_RESP_ERR_NO_ERROR;  // of the topic
   std::int32_t partitions = 0;
   std::int32_t partitions_before = 0;  // that are known
-  // It is said not to be there, not to be ours to describe, or to have fewer partitions than before, and
-  // another broker says otherwise.
+  // It is said not to be there, not to be ours to describe, or to have fewer partitions than
+  // before, and another broker says otherwise.
   bool disputed = false;
   std::vector<std::int32_t> leaders;  // of the partitions; -1 = none
   absl::StatusOr<TopicLimits> limits = absl::UnavailableError("Kafka did not answer before");
 };
 
-// One after the other, so that the producer knows them too. With their limits if `describe`. What looks
-// wrong is asked of each broker, with a client of its own: of each that is listed by those that answer, until
-// none has for a second.
+// One after the other, so that the producer knows them too. With their limits if `describe`. What
+// looks wrong is asked of each broker, with a client of its own: of each that is listed by those
+// that answer, until none has for a second.
 void AskAboutTopics(const KafkaOptions& options, rd_kafka_t* producer, bool describe,
                     std::vector<TopicQuestion>* questions);
 
@@ -131,8 +133,8 @@ void AskAboutTopics(const KafkaOptions& options, rd_kafka_t* producer, bool desc
 bool LeadersMoved(const KafkaOptions& options,
                   const std::map<std::string, std::vector<std::int32_t>>& leaders);
 
-// That all brokers name the same leaders is believed for so long: one that is cut off loses its partitions
-// after broker.session.timeout.ms, which is 9 s.
+// That all brokers name the same leaders is believed for so long: one that is cut off loses its
+// partitions after broker.session.timeout.ms, which is 9 s.
 inline constexpr std::chrono::milliseconds kLeadersKept{5'000};
 
 // Whether a topic's leaders are those who are asked about.
@@ -142,14 +144,14 @@ enum class Leadership : std::uint8_t {
   kUnsaid     // nobody answers, or one that does says nothing of the topic's partitions
 };
 
-// What the brokers say of these leaders of the topic's partitions; of none: whether they name the same ones.
-// They are the brokers that are listed by those that answer. One that does not answer within 3 s of the last
-// one is not heard.
+// What the brokers say of these leaders of the topic's partitions; of none: whether they name the
+// same ones. They are the brokers that are listed by those that answer. One that does not answer
+// within 3 s of the last one is not heard.
 Leadership AskWhoLeads(const KafkaOptions& options, const std::string& topic,
                        std::vector<std::int32_t> leaders);
 
-// All at once, with a client of its own: who asks keeps each topic for ever. Answers those that do not
-// exist or may not be described; the rest stay open.
+// All at once, with a client of its own: who asks keeps each topic for ever. Answers those that do
+// not exist or may not be described; the rest stay open.
 void AskWhichTopicsAreRejected(const KafkaOptions& options, std::vector<TopicQuestion>* questions);
 
 // Why a topic is not seen.
@@ -160,9 +162,9 @@ enum class Unseen : std::uint8_t {
 
 using UnseenTopics = std::map<std::string, Unseen>;
 
-// Those of `names` that are not seen. That one is unknown is believed after kUnknownFor, and that it is
-// hidden after the options' unknown_topic_wait: one wait for all of them, and none when all are known.
-// Nothing when Kafka does not answer: then ask about each.
+// Those of `names` that are not seen. That one is unknown is believed after kUnknownFor, and that
+// it is hidden after the options' unknown_topic_wait: one wait for all of them, and none when all
+// are known. Nothing when Kafka does not answer: then ask about each.
 UnseenTopics FindUnseenTopics(const KafkaOptions& options, std::vector<std::string> names);
 
 }  // namespace walpost::kafka

@@ -137,8 +137,8 @@ absl::Status Create(rd_kafka_t* client, const TopicSpec& spec, int replicas,
                                         spec.partitions, replicas));
 }
 
-// Created is not yet seen: brokers learn of it from the controller, on a busy machine after seconds.
-// Who may create it but not see it goes on after the time-out.
+// Created is not yet seen: brokers learn of it from the controller, on a busy machine after
+// seconds. Who may create it but not see it goes on after the time-out.
 void WaitUntilSeen(rd_kafka_t* client, const std::string& topic,
                    std::chrono::milliseconds timeout) {
   const auto deadline = std::chrono::steady_clock::now() + timeout;
@@ -176,8 +176,8 @@ absl::StatusOr<Ensured> EnsureTopic(const KafkaOptions& options, const TopicSpec
 
 TopicSpec ProgressTopic(const std::string& name) {
   // A record a second would be a long read at the next start: small segments are compacted soon.
-  // librdkafka unpacks a batch whole, a thousand times its size if need be. A broker that has to unpack
-  // it first holds the result against the limit.
+  // librdkafka unpacks a batch whole, a thousand times its size if need be. A broker that has to
+  // unpack it first holds the result against the limit.
   return TopicSpec{name,
                    1,
                    {{"cleanup.policy", "compact"},

@@ -22,10 +22,11 @@
 namespace walpost::kafka {
 
 // ReadTopicPolicy - whether a topic is compacted.
-// Why: where compaction may have removed a record, its absence does not show that it was never there.
-//   A configuration that cannot be read says nothing, and never "not compacted".
+// Why: where compaction may have removed a record, its absence does not show that it was never
+//   there. A configuration that cannot be read says nothing, and never "not compacted".
 // Thread: blocking, any.
-// Units/limits: asks kPolicyAsks times, of `timeout` each, and once when the answer is that it may not.
+// Units/limits: asks kPolicyAsks times, of `timeout` each, and once when the answer is that it may
+// not.
 enum class Compaction : std::uint8_t { kNo, kYes, kUnknown };
 
 constexpr int kPolicyAsks = 3;
@@ -34,7 +35,8 @@ constexpr int kPolicyAsks = 3;
 absl::StatusOr<TopicLimits> ReadTopicPolicy(rd_kafka_t* client, const std::string& topic,
                                             std::chrono::milliseconds timeout);
 
-// Of topics that exist. kFailedPrecondition: names the first of which it is not known, and the right.
+// Of topics that exist. kFailedPrecondition: names the first of which it is not known, and the
+// right.
 absl::Status CheckCompactionIsKnown(const KafkaOptions& options,
                                     const std::set<std::string>& topics,
                                     std::chrono::milliseconds timeout);
@@ -62,7 +64,8 @@ TopicSpec ProgressTopic(const std::string& name);
 TopicSpec DeadLetterTopic(const std::string& name);
 
 // TopicsNotToRead - topics that walpost's Kafka user may DESCRIBE and not READ.
-// Why: only an attempt to read shows it. A verb that reads topics after it has changed something asks first.
+// Why: only an attempt to read shows it. A verb that reads topics after it has changed something
+// asks first.
 // Thread: blocking, any.
 // Errors: kUnavailable where a topic's leader does not answer in time; those of making a client.
 

@@ -63,7 +63,8 @@ bool IsAddress(const std::string& text) {
           inet_pton(AF_INET6, text.c_str(), &address) == 1);
 }
 
-// "a:1", "[::1]:1" and "a" without the port and the brackets. Nothing for what only looks like that.
+// "a:1", "[::1]:1" and "a" without the port and the brackets. Nothing for what only looks like
+// that.
 std::optional<std::string> WithoutPort(std::string_view host) {
   const auto is_port = [](std::string_view text) { return text.empty() || IsPort(text); };
   if (host.empty() || host.front() != '[') {

@@ -32,10 +32,11 @@ constexpr char kPageMayLoad[] =
     "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; img-src data:; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
-// Of all addresses together; one more ends the oldest one. A connection lives for milliseconds when its client asks something,
-// so the oldest is one that asks nothing.
+// Of all addresses together; one more ends the oldest one. A connection lives for milliseconds when
+// its client asks something, so the oldest is one that asks nothing.
 constexpr std::size_t kConnectionsMax = 256;
-// Of each address, while the oldest end: libmicrohttpd takes ten at most before it looks at what has ended.
+// Of each address, while the oldest end: libmicrohttpd takes ten at most before it looks at what
+// has ended.
 constexpr std::size_t kConnectionsEnding = 16;
 constexpr unsigned kIdleSecondsMax = 5;
 constexpr std::size_t kRequestBytesMax = 16 * 1024;
@@ -52,8 +53,8 @@ bool IsOpenToAll(std::string_view path, bool verbose) {
   return path == "/livez" || path == "/healthz" || (path == "/readyz" && !verbose);
 }
 
-// Of each connection. The kernel holds no more of an answer that nobody reads, and not for long: what it
-// sends after our end is gone counts towards no limit of ours.
+// Of each connection. The kernel holds no more of an answer that nobody reads, and not for long:
+// what it sends after our end is gone counts towards no limit of ours.
 constexpr int kSendBufferBytes = 32 * 1024;
 constexpr unsigned kUnreadForMs = 10'000;
 
@@ -226,8 +227,8 @@ class Server : public HttpServer {
     return response;
   }
 
-  // With a token, who knows it. Without one, everybody who asks this host by a name of its own: a page of a foreign site can make
-  // a browser ask here, but then under that site's name.
+  // With a token, who knows it. Without one, everybody who asks this host by a name of its own: a
+  // page of a foreign site can make a browser ask here, but then under that site's name.
   bool MayAsk(MHD_Connection* connection, Response* response) const {
     const std::string token = Copy(&Server::token_);
     const auto header = [connection](const char* name) -> std::string_view {

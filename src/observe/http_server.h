@@ -1,17 +1,18 @@
-// HttpServer - /livez /readyz /healthz /metrics /status /history /configuration and the page at / on
-//   one port, from the newest Snapshot.
-// Thread: one thread of libmicrohttpd for each address; it waits for all connections at once, so one that asks nothing keeps
-//   nobody waiting. It reads SnapshotBoard and nothing else.
+// HttpServer - /livez /readyz /healthz /metrics /status /history /configuration and the page at /
+//   on one port, from the newest Snapshot.
+// Thread: one thread of libmicrohttpd for each address; it waits for all connections at once, so
+//   one that asks nothing keeps nobody waiting. It reads SnapshotBoard and nothing else.
 // Lifetime: `board` must outlive the server; the destructor stops it. Semantics: /livez is 200
 //   while the loop has published within `live_within` (it publishes at least once a second,
 //   whatever PostgreSQL or Kafka do), else 503. /readyz is 200 in every state but starting and
 //   halted; standby is ready; ?verbose lists each check. /healthz = /livez. With a `token` these
 //   three, but not ?verbose, are open, since probes have no secrets; all else is 401 without it.
 //   Without a token all else is 421 for a Host that a foreign site could have (DNS rebinding).
-// Units/limits: 256 connections, shared by the addresses; one more ends the oldest. While those end, a few
-//   more for each address; others wait in the kernel, without a descriptor of this process. 5 s without a
-//   byte end a connection.
-// Errors: kUnavailable when an address cannot be bound, naming it; kInvalidArgument for what is no address.
+// Units/limits: 256 connections, shared by the addresses; one more ends the oldest. While those
+//   end, a few more for each address; others wait in the kernel, without a descriptor of this
+//   process. 5 s without a byte end a connection.
+// Errors: kUnavailable when an address cannot be bound, naming it; kInvalidArgument for what is no
+// address.
 #pragma once
 
 #include <chrono>

@@ -3,7 +3,8 @@
 //   libraries.
 // Thread: any.
 // Limits: never payloads or passwords; keys of events that are not delivered, as a field. Example:
-//   Log(Severity::kWarning, LogEvent::kSourceError, "connection to db:5432 lost", {{"lsn", "0/1A"}});
+//   Log(Severity::kWarning, LogEvent::kSourceError, "connection to db:5432 lost", {{"lsn",
+//   "0/1A"}});
 #pragma once
 
 #include <chrono>
@@ -31,9 +32,9 @@ struct LogField {
   std::string value;
 };
 
-// Once, before other threads start; routes glog's own lines into the same format. From then on memory
-// that cannot be had ends the process with an event `fatal`: which event it was for says nothing about
-// that event, and what is not confirmed comes again.
+// Once, before other threads start; routes glog's own lines into the same format. From then on
+// memory that cannot be had ends the process with an event `fatal`: which event it was for says
+// nothing about that event, and what is not confirmed comes again.
 void InitLogging(Severity minimum, LogFormat format);
 void SetLogLevel(Severity minimum);
 void Log(Severity severity, LogEvent event, std::string_view message,
@@ -45,8 +46,8 @@ void LogRepeated(Severity severity, LogEvent event, std::string_view cause,
                  std::string_view message, std::vector<LogField> fields = {});
 
 // RepeatLimiter - decides which lines of something that goes on and on are written.
-// Why: an outage repeats itself for hours; its first line must be there at once, also when it follows
-//   another one closely, and the others must be seen to be there without filling a disk.
+// Why: an outage repeats itself for hours; its first line must be there at once, also when it
+//   follows another one closely, and the others must be seen to be there without filling a disk.
 // Thread: one owner.   Lifetime: keeps copies.
 // Units/limits: of each event and cause kAtOnce lines, and one more for each kEvery since;
 //   kCausesMax of them are remembered, and a forgotten one is only written more often.

@@ -180,7 +180,8 @@ class SnapshotBoard {
 };
 
 // Rendered - a body that is made once for each snapshot, however many ask for it.
-// Why: fifty open pages and a few scrapers ask for the same; what that costs must not grow with them.
+// Why: fifty open pages and a few scrapers ask for the same; what that costs must not grow with
+// them.
 // Thread: any; who comes while it is being made waits for it.
 // Units/limits: no older than kYoungerThan, since it also has figures of the process, which a new
 //   snapshot does not bring.

@@ -31,16 +31,16 @@ struct Outcome {
   int exit_code = 0;
   std::string output;  // for stdout: data
   std::string error;   // for stderr: one line, what, where, what to do
-  // For machines, such as JSON or an event's value: not to be changed. All else may quote what others
-  // chose, so it is shown without what a terminal obeys.
+  // For machines, such as JSON or an event's value: not to be changed. All else may quote what
+  // others chose, so it is shown without what a terminal obeys.
   bool as_it_is = false;
 
   std::string Output() const;
   std::string Error() const;
 };
 
-// 69 for what may work later, 75 (kAborted) for what is not known yet, 77 for permission, 70 for our own
-// bugs, 78 for all that an operator must set right.
+// 69 for what may work later, 75 (kAborted) for what is not known yet, 77 for permission, 70 for
+// our own bugs, 78 for all that an operator must set right.
 int ExitCodeOf(const absl::Status& status);
 
 Outcome Failed(const absl::Status& status);
@@ -55,7 +55,8 @@ using OnProgress =
 // A line for stderr at once, about one of many rows.
 using OnWarning = std::function<void(const std::string& line)>;
 
-// PipelineSettings - what verbs know of the pipeline that they are about: its servers, topics and outboxes.
+// PipelineSettings - what verbs know of the pipeline that they are about: its servers, topics and
+// outboxes.
 // Thread: values, filled in by cli from the configuration.
 struct PipelineSettings {
   std::string name;
@@ -69,7 +70,8 @@ struct PipelineSettings {
   std::uint64_t dead_letters_max = 10'000;  // delivery.dead_letters_max
 };
 
-// CheckLine - one finding of `walpost check`; CheckLines - all of them, in the order they were found.
+// CheckLine - one finding of `walpost check`; CheckLines - all of them, in the order they were
+// found.
 struct CheckLine {
   enum class Level { kOk, kWarning, kFailed };
 

@@ -9,7 +9,8 @@ namespace {
 using postgres::Row;
 using postgres::SqlConnection;
 
-// The owner's rights are more than any right that he grants. A grant is revoked by who has given it.
+// The owner's rights are more than any right that he grants. A grant is revoked by who has given
+// it.
 constexpr char kCreators[] =
     "SELECT 'schema ' || quote_ident(n.nspname), owner.rolname, CASE acl.grantor WHEN n.nspowner "
     "THEN '' ELSE format('SET ROLE %%s; ', acl.grantor::regrole) END || format('REVOKE CREATE ON "

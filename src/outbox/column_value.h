@@ -22,11 +22,13 @@
 
 namespace walpost::outbox {
 
-// AnnouncedTypes - the types that the server sends right before a table, until it is known whose they are.
-// Why: it sends them for every table, each time that it announces it. A stream may hold any number of
-//   other tables, whose types are not ours to keep.
+// AnnouncedTypes - the types that the server sends right before a table, until it is known whose
+// they are.
+// Why: it sends them for every table, each time that it announces it. A stream may hold any number
+//   of other tables, whose types are not ours to keep.
 // Thread: one owner.
-// Limits: no more types than a table has columns (kMax); what a mapper has are those of its own table.
+// Limits: no more types than a table has columns (kMax); what a mapper has are those of its own
+// table.
 class AnnouncedTypes {
  public:
   // PostgreSQL's own limit of columns.

@@ -54,8 +54,8 @@ struct Event {
   std::string_view table;
 };
 
-// UndeliverableError - a row that becomes no record: the message for a person, and the reason as a word
-// that does not change.
+// UndeliverableError - a row that becomes no record: the message for a person, and the reason as a
+// word that does not change.
 // Why: operators filter dead letters by it, and policies later may.
 // Thread: free functions.
 // Source: docs/dead-letters.md, walpost-dlq-reason.
@@ -68,7 +68,8 @@ inline constexpr std::string_view kPayloadInvalid = "payload_invalid";
 inline constexpr std::string_view kCloudEventInvalid = "cloudevent_invalid";
 inline constexpr std::string_view kSchemaNameInvalid = "schema_name_invalid";
 
-// Repeats and dead letters are recognized by the id, and of a longer one a dead letter keeps the beginning alone.
+// Repeats and dead letters are recognized by the id, and of a longer one a dead letter keeps the
+// beginning alone.
 inline constexpr std::size_t kIdBytesMax = base::DeadLetter::kTextBytesMax;
 
 // kInvalidArgument.

@@ -1,5 +1,5 @@
-// EventRouter - what Debezium's Event Router does beyond the mapping of columns: the topic by regex,
-// placed columns, the value as JSON, tombstones.
+// EventRouter - what Debezium's Event Router does beyond the mapping of columns: the topic by
+// regex, placed columns, the value as JSON, tombstones.
 // Thread: one owner.   Lifetime: what it adds to an event lives until its next row.
 // Limits: nothing is allocated per row once warm, but for values that are not text, and JSON.
 // Errors: Bind: kFailedPrecondition (halt schema_mismatch). The others: kInvalidArgument (an
@@ -83,11 +83,12 @@ class EventRouter {
 };
 
 // TopicReach - which topics the events of an outbox may go to.
-// Why: a record does not name its table. The configuration says whether two outboxes may send to the
-//   same topic.
+// Why: a record does not name its table. The configuration says whether two outboxes may send to
+//   the same topic.
 // Limits: may say yes where no row ever names the topic; says no only where none can.
 
-// The pattern of what `topic`, or the regex in its place, can give; empty for one that is not understood.
+// The pattern of what `topic`, or the regex in its place, can give; empty for one that is not
+// understood.
 std::string ImpliedTopics(const TableOptions& options);
 
 class TopicReach {

@@ -13,11 +13,11 @@
 namespace walpost::outbox {
 namespace {
 
-// Far more than a topic's name needs. A step may look at all of the text, so both bounds together keep a
-// match within some milliseconds. These bounds alone decide: PCRE2's machine code (JIT) counts steps
-// in another way and has a small stack of its own, and there is none where no memory may become
-// executable (MemoryDenyWriteExecute), so an event would have another outcome there. So there is none
-// anywhere.
+// Far more than a topic's name needs. A step may look at all of the text, so both bounds together
+// keep a match within some milliseconds. These bounds alone decide: PCRE2's machine code (JIT)
+// counts steps in another way and has a small stack of its own, and there is none where no memory
+// may become executable (MemoryDenyWriteExecute), so an event would have another outcome there. So
+// there is none anywhere.
 constexpr std::uint32_t kStepsMax = 100'000;
 constexpr std::uint32_t kHeapMaxKib = 1024;
 constexpr std::size_t kTextMax = 1'000;

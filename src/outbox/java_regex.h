@@ -1,6 +1,6 @@
 // JavaRegex - a regular expression and replacement as Java reads them, matched by PCRE2.
-// Why: route.topic.regex is written for Java. What the two read differently is rejected by name when
-//   the configuration is read, so that no topic silently becomes another one.
+// Why: route.topic.regex is written for Java. What the two read differently is rejected by name
+//   when the configuration is read, so that no topic silently becomes another one.
 // Thread: one owner.
 // Limits: a match takes a bounded number of steps, whatever the expression and the text are.
 // Errors: Make: kInvalidArgument names the construct. Replace: kInvalidArgument when the text takes

@@ -16,8 +16,8 @@ namespace {
 
 constexpr std::size_t kDepthMax = 1000;  // as Jackson
 
-// Of merging the members of an array's objects. Nested arrays may have the same member moved again at
-// each level, so values and depth alone leave room for hours.
+// Of merging the members of an array's objects. Nested arrays may have the same member moved again
+// at each level, so values and depth alone leave room for hours.
 constexpr std::size_t kMergeStepsMax = 4 * kJsonValuesMax;
 constexpr std::size_t kNameBytesPerStep = 64;  // a long name takes longer to look up
 

@@ -30,8 +30,8 @@ void Append(std::string_view text, std::string* out) {
   out->push_back('\0');
 }
 
-// A domain is what is below it, where that makes no difference, and what only the server's catalog shows to be
-// text is text. Of any other type made by users nothing is read, then as now.
+// A domain is what is below it, where that makes no difference, and what only the server's catalog
+// shows to be text is text. Of any other type made by users nothing is read, then as now.
 std::uint32_t KeptType(const TableMapper& mapper, std::uint32_t oid) {
   const std::uint32_t readable = mapper.ReadableType(oid);
   const bool domain = readable != oid;

@@ -1,9 +1,10 @@
 // KeptRow - a row that became no record, as its dead letter keeps it: what the stream had of it.
 // Why: its table may not have it any more when an operator decides: ephemeral tables never do, and
-//   applications delete rows, too. The names, types and values are there, so the mapper makes an event
-//   of them under a configuration that was corrected meanwhile.
-// Form: a mark, the length of a pgoutput Relation message in four bytes, that message, and the Insert
-//   message as it came. The types are built-in ones: what a domain is, no later reader has to know.
+//   applications delete rows, too. The names, types and values are there, so the mapper makes an
+//   event of them under a configuration that was corrected meanwhile.
+// Form: a mark, the length of a pgoutput Relation message in four bytes, that message, and the
+//   Insert message as it came. The types are built-in ones: what a domain is, no later reader has
+//   to know.
 // Thread: values.   Lifetime: a parsed row's values point into the bytes that were given.
 // Limits: DeadLetter::kRecordBytesMax.
 // Errors: Parse: kDataLoss for bytes that are no such row, since operators may write there, too.

@@ -1,8 +1,8 @@
 // MessageMapper - turns the content of a logical message, a walpost.v1.OutboxMessage, into an
 // event.
 // Why: an outbox without a table; what is emitted becomes the same event that a row would.
-// Thread: one owner.   Lifetime: events point into the content, the prefix and the mapper, until the
-//   next Map call.
+// Thread: one owner.   Lifetime: events point into the content, the prefix and the mapper, until
+//   the next Map call.
 // Limits: nothing is allocated per message once warm.
 // Errors: kInvalidArgument (an undeliverable event) for bytes that are no OutboxMessage, a required
 //   field that is missing and a topic or partition that cannot be; outbox/event.h says which.

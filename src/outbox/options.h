@@ -87,7 +87,8 @@ std::vector<std::string> MappedColumns(const TableOptions& options);
 
 // Presets - the mapping that `preset: walpost` and `preset: debezium` stand for.
 
-// Of rows of preset walpost and of messages: bounded by its text, as that of Debezium's Event Router.
+// Of rows of preset walpost and of messages: bounded by its text, as that of Debezium's Event
+// Router.
 inline constexpr char kDefaultTopic[] = "outbox.event.{aggregate_type}";
 
 // nullopt for a name that is no preset. kPresetNames lists those that are.

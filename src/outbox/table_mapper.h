@@ -30,11 +30,12 @@ class TableMapper {
   TableMapper(TableMapper&&) noexcept;
   TableMapper& operator=(TableMapper&&) noexcept;
 
-  // To be called with every type of this table, before Bind: a domain arrives under an OID of its own,
-  // but its values in the form of the type below it.
+  // To be called with every type of this table, before Bind: a domain arrives under an OID of its
+  // own, but its values in the form of the type below it.
   void Learn(const pgoutput::Type& type);
 
-  // Types made by users whose values are text: SourceFacts::text_types, in order. Others are not read.
+  // Types made by users whose values are text: SourceFacts::text_types, in order. Others are not
+  // read.
   void SetTextTypes(std::vector<std::uint32_t> oids);
 
   // To be called with every Relation message of this table, before its next row.
@@ -43,8 +44,8 @@ class TableMapper {
   // Forgets the binding and the types; for a new connection, and when the table's types come again.
   void Unbind();
 
-  // The built-in type that values of this one look like, the type itself where it was made by users and is
-  // text, or 0 for what is not read.
+  // The built-in type that values of this one look like, the type itself where it was made by users
+  // and is text, or 0 for what is not read.
   std::uint32_t ReadableType(std::uint32_t oid) const;
 
   // CHECK-fails when unbound.

@@ -97,8 +97,8 @@ class TopicRules {
 // Why: few values route many rows, so each is matched once and remembered.
 // Thread: one owner.   Lifetime: a topic's text lives until the next Route.
 // Limits: kRememberedMax values are remembered, of kRememberedBytesMax together: who writes events
-//   chooses them. Only a legal topic's value is, and one that is not much longer than a topic may be.
-//   Nothing is allocated for one that is.
+//   chooses them. Only a legal topic's value is, and one that is not much longer than a topic may
+//   be. Nothing is allocated for one that is.
 // Errors: Make: as JavaRegex. Route: kInvalidArgument (an undeliverable event).
 class TopicRouter {
  public:

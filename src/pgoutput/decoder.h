@@ -32,7 +32,8 @@ namespace walpost::pgoutput {
 //   never row values.
 // Source: PostgreSQL manual, "Streaming Replication Protocol".
 
-// The LSN in the frame's header is neither monotonic nor unique: never acknowledge, order or identify by it.
+// The LSN in the frame's header is neither monotonic nor unique: never acknowledge, order or
+// identify by it.
 struct XLogData {
   // Of a row or message: the LSN of its own record. 0/0 = of what describes it.
   base::Lsn start;

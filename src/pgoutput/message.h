@@ -78,7 +78,8 @@ struct Insert {
   std::span<const Value> values;
 };
 
-// Only counted: an outbox publication publishes inserts. Their tuples are still checked for well-formedness.
+// Only counted: an outbox publication publishes inserts. Their tuples are still checked for
+// well-formedness.
 struct Update {
   RelationId relation;
 };
@@ -101,8 +102,9 @@ struct LogicalMessage {
   std::string_view content;
 };
 
-// A transaction was rolled back. It is of streaming, which walpost does not ask for; 18 sends it all the same,
-// between two transactions, for a large one with a savepoint that was rolled back before it was decoded.
+// A transaction was rolled back. It is of streaming, which walpost does not ask for; 18 sends it
+// all the same, between two transactions, for a large one with a savepoint that was rolled back
+// before it was decoded.
 struct StreamAbort {
   base::Xid xid;
   base::Xid subxid;

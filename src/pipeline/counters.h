@@ -49,9 +49,9 @@ std::string_view ReconnectReasonName(ReconnectReason reason);
 ReconnectReason ReconnectReasonOf(const base::StreamEnd& end, bool connecting);
 
 // RecentEvents - some of the last events that Kafka has taken, newest first, for people to look at.
-// Why: to note an event costs several times what it costs to count it. So in each window of time only
-//   the first few are noted, and the one that leaves nothing in flight: with few events that is each,
-//   and when it falls silent the last one is there.
+// Why: to note an event costs several times what it costs to count it. So in each window of time
+//   only the first few are noted, and the one that leaves nothing in flight: with few events that
+//   is each, and when it falls silent the last one is there.
 // Thread: one owner.
 // Units/limits: kKept events; of id and type at most kTextMax bytes.
 class RecentEvents {
@@ -129,8 +129,8 @@ class DeliveredEvents {
 };
 
 struct Counters : base::EventCounters {
-  // Why a producer was opened: the last one failed, the one that sends one at a time is done, a release was
-  // recalled from the last one, its settings no longer did.
+  // Why a producer was opened: the last one failed, the one that sends one at a time is done, a
+  // release was recalled from the last one, its settings no longer did.
   std::uint64_t producers_after_failure = 0;
   std::uint64_t producers_after_recovery = 0;
   std::uint64_t producers_after_recall = 0;

@@ -1,7 +1,7 @@
-// DeadLetterRequest, DeadLetterReply, DeadLetterOutcome - one question to walpost.dead_letters, or one
-// change of it.
-// Why: the pipeline decides, the runtime carries out. Each may be repeated: the second time it changes
-//   nothing more.
+// DeadLetterRequest, DeadLetterReply, DeadLetterOutcome - one question to walpost.dead_letters, or
+// one change of it.
+// Why: the pipeline decides, the runtime carries out. Each may be repeated: the second time it
+//   changes nothing more.
 // Thread: values.
 #pragma once
 
@@ -28,13 +28,13 @@ struct DeadLetterRequest {
     kReadSent,  // with records: rows of parked keys that were sent, by where their event commits and its
                 // position, behind `position`
     kDeleteSent,  // some of the rows that were sent and whose events commit before `from`
-    // The oldest decision that can be carried out. A retry of a parked key can, once its row is before
-    // `position`: what was before it comes again first. `beside`: only discards, of another key or row.
-    // `retries_only`: only retries, of keys without a discard.
+    // The oldest decision that can be carried out. A retry of a parked key can, once its row is
+    // before `position`: what was before it comes again first. `beside`: only discards, of another
+    // key or row. `retries_only`: only retries, of keys without a discard.
     kDecision,
-    // With records: the first open rows of the key, in the order of the stream, that stand before `position`.
-    // Those behind seq about which nobody ever decided are to be sent from here on. Or the row seq. None
-    // where the row seq is to be sent no more and it has not `begun`.
+    // With records: the first open rows of the key, in the order of the stream, that stand before
+    // `position`. Those behind seq about which nobody ever decided are to be sent from here on. Or
+    // the row seq. None where the row seq is to be sent no more and it has not `begun`.
     kRead,
     kLookAgain,  // what is decided about the row seq
     kDelivered,  // the row seq was sent

@@ -86,8 +86,8 @@ bool DeadLetters::has_room() const {
          (!Fills(2) || (looked && released && (!NextDiscard() || discards_stalled_)));
 }
 
-// Before the row that parks a key, every event of its topic before it is settled: one that fails then
-// would become a row behind a later event of its key.
+// Before the row that parks a key, every event of its topic before it is settled: one that fails
+// then would become a row behind a later event of its key.
 bool DeadLetters::MayWrite(delivery::Sequence sequence, const WaitingRow& waiting) const {
   if (!waiting.key) {
     return true;
@@ -100,8 +100,8 @@ bool DeadLetters::MayWrite(delivery::Sequence sequence, const WaitingRow& waitin
          (waiting.follows || IsNext(sequence, key->first, parked));
 }
 
-// A row that makes no record is known before it is its turn: earlier events of its key may still wait with
-// their topic to be offered, and become rows then.
+// A row that makes no record is known before it is its turn: earlier events of its key may still
+// wait with their topic to be offered, and become rows then.
 bool DeadLetters::IsNext(delivery::Sequence sequence, base::ParkedKeyId key,
                          const ParkedKey& parked) const {
   const std::string_view topic = tracker_->entry(sequence).record.topic;
@@ -137,8 +137,8 @@ std::vector<delivery::Sequence> DeadLetters::Writable(std::size_t most) const {
   return writable;
 }
 
-// Whether the events of a topic that stand before `below` are in the topic or in the table. Those of
-// another topic may wait for long. `to`: how far that is known from before.
+// Whether the events of a topic that stand before `below` are in the topic or in the table. Those
+// of another topic may wait for long. `to`: how far that is known from before.
 bool DeadLetters::IsSettled(std::string_view topic, delivery::Sequence below,
                             delivery::Sequence* to) const {
   using Form = delivery::Tracker::Form;
@@ -204,9 +204,9 @@ std::optional<DeadLetterRequest> DeadLetters::TakeRequest(base::Now now, const R
   return std::nullopt;
 }
 
-// The row that parks a key may have come again, and be closed: then what follows it is no dead letter. So
-// of a key without a row that is known to be open, the first one goes alone, and those that follow are
-// only looked for.
+// The row that parks a key may have come again, and be closed: then what follows it is not one of
+// the dead letters. So of a key without a row that is known to be open, the first one goes alone,
+// and those that follow are only looked for.
 std::optional<DeadLetterRequest> DeadLetters::Insertion(base::Now now, const RowOf& row_of) {
   if (waiting_.empty()) {
     return std::nullopt;
@@ -246,8 +246,8 @@ bool DeadLetters::MayDecide() const {
   return (open_rows_ > 0 || !keys_.empty() || !looked_) && !(release_ && NextDiscard());
 }
 
-// Beside a release only discards, beside a discard that waits only retries. What is decided about the released
-// rows is seen when it is their turn.
+// Beside a release only discards, beside a discard that waits only retries. What is decided about
+// the released rows is seen when it is their turn.
 DeadLetterRequest DeadLetters::LookForDecisions() const {
   DeadLetterRequest request{.kind = Kind::kDecision,
                             .position = streamed_to_.ToString(),
@@ -421,7 +421,8 @@ std::optional<Halt> DeadLetters::OnReply(DeadLetterReply reply, base::Now now,
   return std::nullopt;
 }
 
-// Those that wait may wait for long, and no retry that waits for the stream can make room. Empty = no reason.
+// Those that wait may wait for long, and no retry that waits for the stream can make room. Empty =
+// no reason.
 std::string DeadLetters::WhyNothingIsRead() const {
   return must_write() && !writable_
              ? absl::StrFormat(
@@ -442,8 +443,8 @@ void DeadLetters::OnInserted(const DeadLetterReply& reply, DeadLetterOutcome* ou
   inserting_.clear();
 }
 
-// Those rows are closed. Of the key the table may have others, of which nobody who decided knew: they
-// have been decided to be sent.
+// Those rows are closed. Of the key the table may have others, of which nobody who decided knew:
+// they have been decided to be sent.
 void DeadLetters::OnDiscarded(std::size_t index, const DeadLetterReply& reply) {
   discards_stalled_ = looked_ = false;  // there may be other decisions
   base::DeadLetter decision = std::move(discards_[index].decision);

@@ -1,12 +1,12 @@
-// DeadLetters - which events wait to become dead letters, which keys are parked, how they are released.
+// DeadLetters - which events become dead letters, which keys are parked, and how they are released.
 // Why: an event that could not be delivered counts as settled only when its row is committed. Later
-//   events of a parked key must not overtake it: they become rows too, until an operator decides; then
-//   they are sent from there, in order, and newer ones behind them, until none is left.
-// How: the table is the truth. All SQL is a DeadLetterRequest, one at a time, that the runtime carries
-//   out. While nothing is open there is none.
+//   events of a parked key must not overtake it: they become rows too, until an operator decides;
+//   then they are sent from there, in order, and newer ones behind them, until none is left.
+// How: the table is the truth. All SQL is a DeadLetterRequest, one at a time, that the runtime
+//   carries out. While nothing is open there is none.
 // Thread: loop thread.   Lifetime: `tracker` must outlive it.   Source: docs/dead-letters.md.
-// Limits: dead_letters_max open rows and dead_letters_per_second new ones; of the table, memory holds
-//   parked keys, KnownRows and SentRows. One key is released at a time, one event of it is outstanding.
+// Limits: dead_letters_max open rows and dead_letters_per_second new ones; of the table, memory
+//   holds parked keys, KnownRows and SentRows. One key is released at a time, event by event.
 #pragma once
 
 #include <chrono>
@@ -62,8 +62,8 @@ class DeadLetters {
   // What is read next may be taken: it is known which keys are parked, and which events have a row.
   bool loaded() const { return loaded_ && !sent_rows_.must_read(streamed_to_); }
 
-  // What is before `place` was sent on this connection. The events of a transaction come in their order;
-  // `record` holds until the next call.
+  // What is before `place` was sent on this connection. The events of a transaction come in their
+  // order; `record` holds until the next call.
   void Pass(const envelope::Position& place);
   Repeat OnEvent(const envelope::Position& position, std::string_view event_id,
                  envelope::Record* record);
@@ -95,12 +95,12 @@ class DeadLetters {
   // It becomes a row behind those of its key. What is before the first of them goes by itself.
   bool Follows(std::string_view topic, std::string_view key, delivery::Sequence sequence) const;
 
-  // The line stops at this event of the key for a moment. One before the last that waits to be written
-  // becomes a row: the release waits for it.
+  // The line stops at this event of the key for a moment. One before the last that waits to be
+  // written becomes a row: the release waits for it.
   bool IsHeld(std::string_view topic, std::string_view key, delivery::Sequence sequence) const;
 
-  // This event is to be written. With a `topic` its key is parked. `follows`: nothing is known to be wrong
-  // with it, it stands behind another one of its key.
+  // This event is to be written. With a `topic` its key is parked. `follows`: nothing is known to
+  // be wrong with it, it stands behind another one of its key.
   void Add(delivery::Sequence sequence, std::string_view topic = {}, std::string_view key = {},
            bool follows = false);
   std::optional<DeadLetterRequest> TakeRequest(base::Now now, const RowOf& row_of);

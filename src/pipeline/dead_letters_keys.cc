@@ -179,8 +179,8 @@ Repeat DeadLetters::OnEvent(const envelope::Position& position, std::string_view
   return Repeat::kSent;
 }
 
-// The row of an event is the only trace of it. A server that lost the row and has the event would not
-// send it again, because it counts as delivered.
+// The row of an event is the only trace of it. A server that lost the row and has the event would
+// not send it again, because it counts as delivered.
 std::optional<Halt> DeadLetters::CheckWritten(std::uint64_t written) {
   if (written < written_rows_) {
     return Halt{base::HaltReason::kTimelineChanged,

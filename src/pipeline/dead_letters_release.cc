@@ -120,8 +120,8 @@ void DeadLetters::OnRead(DeadLetterReply reply) {
         release_->decision.parked && reply.at_end && release_->rows.size() <= kHeldRowsMax;
     SendNext();
   } else if (release_->decision.parked && reply.key_open) {
-    // The others are decided to be sent. They wait for events of the topic, or for the stream, and are found
-    // again.
+    // The others are decided to be sent. They wait for events of the topic, or for the stream, and
+    // are found again.
     EndRelease();
   } else if (release_->decision.parked) {
     KeyIsDone();
@@ -130,7 +130,8 @@ void DeadLetters::OnRead(DeadLetterReply reply) {
   }
 }
 
-// What stands before it comes no more: all of it has been read, and is in the topic or in the table.
+// What stands before it comes no more: all of it has been read, and is in the topic or in the
+// table.
 envelope::Position DeadLetters::ReleasableTo() const {
   return IsSettled(release_->decision.topic, tracker_->next_sequence(), &release_->settled_to)
              ? streamed_to_
@@ -190,8 +191,8 @@ bool DeadLetters::MayComeAgain(const DeadLetter& row) const {
 void DeadLetters::OnLookedAgain(const DeadLetterReply& reply) {
   release_->look_again = false;
   if (release_->rows.empty()) {
-    // It settles, which may take long. One that has begun goes on: nobody decided about those that wait to be
-    // rows.
+    // It settles, which may take long. One that has begun goes on: nobody decided about those that
+    // wait to be rows.
     const bool retry = reply.rows.empty() ? release_->begun : reply.rows.front().retry();
     if (!retry) {
       EndRelease();
@@ -223,7 +224,8 @@ void DeadLetters::OnLookedAgain(const DeadLetterReply& reply) {
     Drop();
     EndRelease();
   } else if (!to_be_sent || before_decided) {
-    // Also when it was taken back: the table must change, or the same decision is found again, for ever.
+    // Also when it was taken back: the table must change, or the same decision is found again, for
+    // ever.
     Drop();
     Fail(Beside("nobody has decided to send it, and it comes before those that were decided", row));
   } else if (sending_ == Sending::kWaiting && row.send_to == now.send_to) {
@@ -322,7 +324,8 @@ void DeadLetters::OnRejected(const delivery::Failure& failure, bool alone, base:
   const bool lasted = rejected_for_ >= must_last_for;
   const bool by_broker = failure.kind != delivery::FailureKind::kSchemaRejected;
   const bool unpark = leaves && (!failure.must_last || (by_broker && lasted));
-  // Until it is clear whether the message leaves its key. What a registry cannot say is never clear.
+  // Until it is clear whether the message leaves its key. What a registry cannot say is never
+  // clear.
   const bool wait = leaves && !unpark && !lasted;
   // A second try of each of many messages would take hours.
   if ((!first && !wait) || (unpark && (failure.must_last || release_->unparked))) {
@@ -340,7 +343,8 @@ void DeadLetters::OnRejected(const delivery::Failure& failure, bool alone, base:
   retry_at_ = now.mono + (believed ? BelievedAnswers::kWait : kRetryRejectedAfter);
 }
 
-// A broker that is away gives no answer, so of the time between two of them no more counts than was planned.
+// A broker that is away gives no answer, so of the time between two of them no more counts than was
+// planned.
 void DeadLetters::CountRejection(const delivery::Failure& failure, base::MonotonicTime now) {
   const auto passed = std::chrono::duration_cast<std::chrono::milliseconds>(now - rejected_at_);
   const bool same = rejection_ && failure.IsLike(*rejection_);

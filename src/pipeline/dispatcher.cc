@@ -223,8 +223,8 @@ SubmitResult Dispatcher::Submit(const envelope::Record& record, delivery::Sequen
   if (record.schema == 0) {
     return sink_->Submit(record, sequence);
   }
-  // Who writes events invents topics and names. So nothing is asked, or registered, for a topic that may
-  // not exist; and what waits for an answer holds its own topic only.
+  // Who writes events invents topics and names. So nothing is asked, or registered, for a topic
+  // that may not exist; and what waits for an answer holds its own topic only.
   if (schemas_->entry(record.schema).state == envelope::SchemaTable::State::kUnknown) {
     if (SubmitResult topic = sink_->FindTopic(record);
         topic.outcome != SubmitResult::Outcome::kAccepted) {

@@ -4,7 +4,8 @@
 //   overtake. What was not delivered is then submitted again from memory, first one record of a
 //   partition at a time, so that each report is about its record alone; then the pipelined producer
 //   takes over.
-// An event whose topic cannot be sent to now waits beside the line, with the later ones of that topic.
+// An event whose topic cannot be sent to now waits beside the line, with the later ones of that
+// topic.
 // Thread: loop thread.
 // Lifetime: the pointers must outlive it; call ShutDown and wait for idle() before the
 //   tracker discards anything.
@@ -41,9 +42,10 @@ class Dispatcher : private delivery::SinkListener {
  public:
   // Gathering ends at this many events in any case.
   static constexpr delivery::Sequence kGatherEvents = 4096;
-  // Without a report about an event for so long, the producer that sends one at a time is given up: a
-  // partition without a leader must not hold the others. Progress and what is released of dead letters do
-  // not count: a release may go on for hours, and is one record at a time with any producer.
+  // Without a report about an event for so long, the producer that sends one at a time is given up:
+  // a partition without a leader must not hold the others. Progress and
+  // releases of dead letters do not count: a release may go on for hours, and is one record at a
+  // time with any producer.
   static constexpr std::chrono::milliseconds kReportWaitMin{5'000};
   static constexpr std::chrono::milliseconds kReportWaitMax{60'000};
 
@@ -86,7 +88,8 @@ class Dispatcher : private delivery::SinkListener {
   // Serves reports and timers.
   void Poll(base::Now now);
 
-  // By a new session: events that were dead letters, or a record that is not to be sent, are so no longer.
+  // By a new session: events that were dead letters, or a record that is not to be sent, are so no
+  // longer.
   void OfferAgain();
 
   // Ends the session for good. idle() follows.
@@ -98,7 +101,8 @@ class Dispatcher : private delivery::SinkListener {
 
   bool idle() const { return phase_ == Phase::kIdle; }
 
-  // Everything tracked is with a pipelined producer, or held back by choice: the next row may be read.
+  // Everything tracked is with a pipelined producer, or held back by choice: the next row may be
+  // read.
   bool caught_up() const {
     return phase_ == Phase::kPipelined && (held_since_ || cursor_ == tracker_->next_sequence());
   }
@@ -196,8 +200,8 @@ class Dispatcher : private delivery::SinkListener {
   bool suspended_ = false;
   bool back_off_ = false;
   base::MonotonicTime reopen_at_;
-  // Of the producer that sends one at a time. The wait grows until such a producer has done its work: a
-  // slow broker's answer may be the one about the culprit.
+  // Of the producer that sends one at a time. The wait grows until such a producer has done its
+  // work: a slow broker's answer may be the one about the culprit.
   base::Backoff report_waits_;
   std::chrono::milliseconds report_wait_{0};
   base::MonotonicTime report_by_;

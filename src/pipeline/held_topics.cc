@@ -99,8 +99,8 @@ bool HeldTopics::OnRejected(std::string_view topic, const Failure& failure,
   return false;
 }
 
-// A broker that is away gives no answer. So of the time between two answers at most twice the planned pause
-// counts.
+// A broker that is away gives no answer. So of the time between two answers at most twice the
+// planned pause counts.
 void HeldTopics::Trouble::Count(const Failure& answer, base::MonotonicTime now) {
   const auto counted_max = std::max(2 * (try_at - answered_at), {kTryAgainMin});
   const auto passed =

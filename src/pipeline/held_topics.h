@@ -1,10 +1,12 @@
-// HeldTopics - topics whose events wait while those of other topics go on, and what is known of them.
+// HeldTopics - topics whose events wait while those of other topics go on, and what is known of
+// them.
 // Why: a topic that is looked up, that does not exist yet, or of which a record got an answer that
 //   says nothing about it, must not stop what has another topic; and no event of it may overtake
 //   another.
-// How: the first event that cannot go holds its topic, the later ones of that topic queue behind it.
-//   What is known of a topic outlives producers, the queues are made anew with each. Of a topic whose last
-//   answer decides nothing, one record at a time is with the sink: each answer is about the topic's first.
+// How: the first event that cannot go holds its topic, the later ones of that topic queue behind
+//   it. What is known of a topic outlives producers, the queues are made anew with each. Of a topic
+//   whose last answer decides nothing, one record at a time is with the sink: each answer is about
+//   the topic's first.
 // Thread: one owner.
 // Units/limits: the queues are bounded by what is in flight. Decisions that nobody waits for are
 //   forgotten beyond kAnswersMax.
@@ -27,11 +29,12 @@
 
 namespace walpost::pipeline {
 
-// BelievedAnswers - when a broker that may be right was believed, so that the next such answer need not last as
-// long: a writer must not hold a topic again and again.
+// BelievedAnswers - when a broker that may be right was believed, so that the next such answer need
+// not last as long: a writer must not hold a topic again and again.
 class BelievedAnswers {
  public:
-  // Answers that come one after the other count at once. Later ones must last for kWait, up to kKept.
+  // Answers that come one after the other count at once. Later ones must last for kWait, up to
+  // kKept.
   static constexpr std::chrono::milliseconds kAtOnce{10'000};
   static constexpr std::chrono::milliseconds kWait{1'000};
   static constexpr std::chrono::milliseconds kKept{300'000};
@@ -52,10 +55,11 @@ class BelievedAnswers {
 
 class HeldTopics {
  public:
-  // What was decided about a topic counts for its next events so long; then it is asked about again.
+  // What was decided about a topic counts for its next events so long; then it is asked about
+  // again.
   static constexpr std::chrono::milliseconds kAnswerKept{5'000};
-  // An answer that says nothing about the record counts against it after so long, when other records
-  // were delivered meanwhile.
+  // An answer that says nothing about the record counts against it after so long, when other
+  // records were delivered meanwhile.
   static constexpr std::chrono::milliseconds kUnclearFor{300'000};
   // What has waited is tried again after as long as it has waited, within these.
   static constexpr std::chrono::milliseconds kTryAgainMin{200};
@@ -97,8 +101,8 @@ class HeldTopics {
     bool decided = false;
   };
 
-  // The record was sent alone, and the answer says nothing about it, or must last. One that must last
-  // counts for the topic, whichever of its records gets it. `delivered` = so far, of all.
+  // The record was sent alone, and the answer says nothing about it, or must last. One that must
+  // last counts for the topic, whichever of its records gets it. `delivered` = so far, of all.
   Unclear OnUnclear(std::string_view topic, delivery::Sequence sequence,
                     const delivery::Failure& failure, std::uint64_t delivered,
                     base::MonotonicTime now);

@@ -134,8 +134,8 @@ std::vector<std::string> AdoptedTables(const Fingerprint& before, const Fingerpr
 
 namespace {
 
-// Two servers that were promoted from the same one have a timeline of the same number, but not the same
-// history.
+// Two servers that were promoted from the same one have a timeline of the same number, but not the
+// same history.
 std::optional<Halt> CompareTimelines(const base::SourceFacts& before,
                                      const base::SourceFacts& now) {
   for (const base::TimelineEnd& ended : before.timeline_history) {
@@ -254,8 +254,8 @@ std::optional<Halt> CheckTimeline(const Progress& progress, const SourceFacts& f
   return std::nullopt;
 }
 
-// Where something became an outbox may lie far behind what was delivered by then. Up to there a server on
-// another timeline has rows that were nobody's, and nothing says which.
+// Where something became an outbox may lie far behind what was delivered by then. Up to there a
+// server on another timeline has rows that were nobody's, and nothing says which.
 std::optional<Halt> CheckAdoption(const std::string& name, std::uint32_t timeline, base::Lsn lsn,
                                   const SourceFacts& facts) {
   const bool known = timeline != 0 && lsn.valid();
@@ -289,8 +289,9 @@ std::optional<Halt> CheckAdoptions(const Progress& progress, const SourceFacts& 
   return std::nullopt;
 }
 
-// A standby that is behind may be of a copy that was set back. The stream begins at the last transaction that
-// was delivered: new events before it would be left out, and nothing would show it.
+// A standby that is behind may be of a copy that was set back. The stream begins at the last
+// transaction that was delivered: new events before it would be left out, and nothing would show
+// it.
 std::string BehindProgress(const Progress& progress, const SourceFacts& facts) {
   if (!facts.in_recovery || facts.looked_lsn >= progress.end_lsn) {
     return "";

@@ -174,7 +174,8 @@ std::optional<Halt> Intake::TakePayload(std::string_view payload, base::Lsn star
 std::optional<Halt> Intake::TakePosition(base::Lsn reported) {
   reported_position_ = reported;
   const base::Lsn wal_end = position_waits() ? facts_.looked_lsn : reported;
-  // Inside a transaction a position says nothing about what commits later; as the tracker bounds it.
+  // Inside a transaction a position says nothing about what commits later; as the tracker bounds
+  // it.
   const base::Lsn complete =
       transaction_.open ? std::min(wal_end, transaction_.commit_lsn) : wal_end;
   if (std::optional<Halt> halt = known_.OnPosition(complete)) {
@@ -291,8 +292,9 @@ std::optional<Halt> Intake::On(const pgoutput::Insert& insert) {
   return TakeRow(last_outbox_, insert, ordinal);
 }
 
-// Its transaction may have been open when the table was adopted. Where nothing of ours can be, the time
-// decides: a server that was set back gives such ids again, and its rows come later than what was read.
+// Its transaction may have been open when the table was adopted. Where nothing of ours can be, the
+// time decides: a server that was set back gives such ids again, and its rows come later than what
+// was read.
 bool Intake::IsOlderThanAdoption(const base::PublishedTable& table) const {
   if (!transaction_.empty_for_us) {
     return !table.HoldsEvents(transaction_.full_xid, transaction_.timeline, transaction_.commit_lsn,

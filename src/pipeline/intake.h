@@ -51,8 +51,8 @@ class Intake {
   // `start` as in its frame.
   std::optional<Halt> TakePayload(std::string_view payload, base::Lsn start);
 
-  // The server announced a table that may have been edited since the catalogs were read, or is a standby
-  // and may have been promoted: nothing more is taken until the next look at the server.
+  // The server announced a table that may have been edited since the catalogs were read, or is a
+  // standby and may have been promoted: nothing more is taken until the next look at the server.
   bool must_look() const { return must_look_; }
 
   // A standby reported a position, which counts only after another look at the standby.
@@ -77,8 +77,8 @@ class Intake {
 
   const KnownTransactions& known() const { return known_; }
 
-  // What was learned of the server's log, also of a transaction that is not whole yet: a log that ends
-  // before it is another history.
+  // What was learned of the server's log, also of a transaction that is not whole yet: a log that
+  // ends before it is another history.
   base::Lsn seen_lsn() const;
 
   // The highest end_lsn or keepalive position received.
@@ -200,17 +200,18 @@ class Intake {
   std::string_view payload_;            // the message that is being taken
   base::Lsn payload_lsn_;               // of the message just taken
   std::vector<pgoutput::Value> small_;  // scratch
-  // Relations that are no outbox themselves, and the transaction that was the first on this connection
-  // to announce them; at most kAnnouncedMax.
+  // Relations that are no outbox themselves, and the transaction that was the first on this
+  // connection to announce them; at most kAnnouncedMax.
   absl::flat_hash_map<std::uint32_t, Announced> announced_;
   absl::flat_hash_map<std::uint32_t, Outbox*> outbox_by_partition_;
   absl::flat_hash_map<std::uint32_t, Former> former_partitions_;
   // Of the tree that an outbox is a partition of.
   absl::flat_hash_map<std::uint32_t, Outbox*> outbox_by_relative_;
-  // By the table whose name its rows come under: the table that a change came from which the catalogs say
-  // must not come so. The INSERT that follows is not announced again.
+  // By the table whose name its rows come under: the table that a change came from which the
+  // catalogs say must not come so. The INSERT that follows is not announced again.
   absl::flat_hash_map<std::uint32_t, std::uint32_t> suspect_leaves_;
-  // By relation: another table than the outbox was, first announced by rows that do not count any more.
+  // By relation: another table than the outbox was, first announced by rows that do not count any
+  // more.
   absl::flat_hash_map<std::uint32_t, Replaced> replaced_;
   base::Lsn looked_first_lsn_;  // of this connection; the publication was not altered since
   bool announced_forgotten_ = false;

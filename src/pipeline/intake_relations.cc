@@ -15,8 +15,8 @@
 namespace walpost::pipeline {
 namespace {
 
-// A longer list begins anew. Then nothing counts as announced for the first time: that costs a look, and
-// before 15 a halt where a partition was detached.
+// A longer list begins anew. Then nothing counts as announced for the first time: that costs a
+// look, and before 15 a halt where a partition was detached.
 constexpr std::size_t kAnnouncedMax = 10'000;
 // Before, a server goes on sending the rows of a partition as it did with the first one: those of a
 // detached one as those of its root, those of an attached one under its own name.
@@ -80,8 +80,8 @@ std::optional<Halt> Intake::On(const pgoutput::Relation& relation) {
   return std::nullopt;
 }
 
-// The open transaction's rows of this outbox were delivered or given up, so what they come from, and as
-// what, does not matter any more.
+// The open transaction's rows of this outbox were delivered or given up, so what they come from,
+// and as what, does not matter any more.
 bool Intake::IsDecided(const Outbox& outbox) const {
   return transaction_.open &&
          (transaction_.taken_through.ordinal == KnownTransactions::kWhole ||
@@ -89,8 +89,8 @@ bool Intake::IsDecided(const Outbox& outbox) const {
            outbox.published.since.Covers(transaction_.commit_lsn, transaction_.commit_time)));
 }
 
-// A partition is announced right behind its root. Without it, it was detached, or is not published as
-// its root.
+// A partition is announced right behind its root. Without it, it was detached, or is not published
+// as its root.
 bool Intake::ConcernsUs(const pgoutput::Relation& relation, const Outbox* outbox) {
   const std::uint32_t oid = relation.id.oid;
   if (outbox != nullptr) {
@@ -178,15 +178,16 @@ const Intake::Outbox* Intake::OwnerOf(std::uint32_t leaf, std::uint32_t publishe
   if (former != former_partitions_.end() && transaction_.commit_lsn < former->second.gone_lsn) {
     return former->second.outbox;
   }
-  // It comes as the root of an outbox, and is gone: whether it was a part of the outbox is not known.
+  // It comes as the root of an outbox, and is gone: whether it was a part of the outbox is not
+  // known.
   const auto relative = outbox_by_relative_.find(published_as);
   return relative == outbox_by_relative_.end() || outbox_by_relative_.contains(leaf)
              ? nullptr
              : relative->second;
 }
 
-// Right before a table's first change the server announces the table that it comes as, where that has
-// changed, and then the one that it is stored in.
+// Right before a table's first change the server announces the table that it comes as, where that
+// has changed, and then the one that it is stored in.
 std::optional<Halt> Intake::CheckLeaf(std::uint32_t leaf, std::uint32_t published_as) const {
   if (leaf == 0 || leaf == published_as) {
     return std::nullopt;
@@ -233,9 +234,9 @@ void Intake::RememberLeaf(std::uint32_t leaf, std::uint32_t published_as) {
   }
 }
 
-// It is now, or the catalogs would not have passed, and since they are remembered nobody altered it. So
-// what comes under a partition's own name was inserted while it was none, and is no event. Before 15 that
-// is known of the first rows only.
+// It is now, or the catalogs would not have passed, and since they are remembered nobody altered
+// it. So what comes under a partition's own name was inserted while it was none, and is no event.
+// Before 15 that is known of the first rows only.
 bool Intake::PublishedByRoot(std::uint32_t partition) const {
   const auto announced = announced_.find(partition);
   if (facts_.server_version < kMovesNoticedSince &&

@@ -1,5 +1,6 @@
-// What must hold between two inputs, class by class. A broken one ends the process before it confirms
-// or sends anything by what it believes then; nothing is lost by that, because the slot keeps it all.
+// What must hold between two inputs, class by class. A broken one ends the process before it
+// confirms or sends anything by what it believes then; nothing is lost by that, because the slot
+// keeps it all.
 #include <glog/logging.h>
 
 #include <algorithm>

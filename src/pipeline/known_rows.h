@@ -1,9 +1,10 @@
 // KnownRows - the rows of walpost.dead_letters whose event the stream brings again.
-// Why: an event whose row waits, or was discarded, is settled by the row. Sent by the stream, it would be in
-//   its topic although it was discarded, or besides its row. Rows of parked keys that were sent are none
-//   of these, but SentRows.
+// Why: an event whose row waits, or was discarded, is settled by the row. Sent by the stream, it
+//   would be in its topic although it was discarded, or besides its row. Rows of parked keys that
+//   were sent are none of these, but SentRows.
 // Thread: a value.
-// Limits: some 20 bytes for each such row that was written since the oldest event that is not settled.
+// Limits: some 20 bytes for each such row that was written since the oldest event that is not
+// settled.
 #pragma once
 
 #include <cstddef>
@@ -21,8 +22,8 @@
 
 namespace walpost::pipeline {
 
-// ParkedKey, WaitingRow - a key of which no event may overtake those in walpost.dead_letters, and an event
-// that is to become a row there.
+// ParkedKey, WaitingRow - a key of which no event may overtake those in walpost.dead_letters, and
+// an event that is to become a row there.
 // Why: internal to DeadLetters.
 // Thread: values.
 
@@ -71,9 +72,10 @@ class KnownRows {
   absl::flat_hash_set<base::WideHash> rows_;
 };
 
-// SentRows - the next rows of walpost.dead_letters that were sent, and whose event the stream brings again.
-// Why: what was delivered before such an event comes again, so it is sent again behind that; and as its row
-//   has it, because the stream may have it in a form that was rejected.
+// SentRows - the next rows of walpost.dead_letters that were sent, and whose event the stream
+// brings again.
+// Why: what was delivered before such an event comes again, so it is sent again behind that; and as
+//   its row has it, because the stream may have it in a form that was rejected.
 // Limits: a piece of the table, of about a mebibyte.
 
 // What the table has of an event that the stream brings.

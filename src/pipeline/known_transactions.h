@@ -1,10 +1,11 @@
-// KnownTransactions - by which transactions a history is recognised: of those with events of ours that are
-// delivered the last one without a replication origin, and all later ones that were taken.
-// Why: (system identifier, timeline, LSN) does not name a history, because a server that was set back
-//   repeats all three. A committed transaction does: its commit LSN, xid and commit time together. With
-//   an origin it does not: the time is the origin's, and comes again when the same is applied again. So
-//   each connection asks from the first known transaction on, and what comes must be the known ones.
-//   Anything else is another history, and streaming on would lose or repeat rows without a word.
+// KnownTransactions - by which transactions a history is recognised: of those with events of ours
+// that are delivered the last one without a replication origin, and all later ones that were taken.
+// Why: (system identifier, timeline, LSN) does not name a history, because a server that was set
+//   back repeats all three. A committed transaction does: its commit LSN, xid and commit time
+//   together. With an origin it does not: the time is the origin's, and comes again when the same
+//   is applied again. So each connection asks from the first known transaction on, and what comes
+//   must be the known ones. Anything else is another history, and streaming on would lose or repeat
+//   rows without a word.
 // How: Expect() with each connection, then OnBegin and OnPosition with what arrives.
 // Thread: loop thread.
 // Errors: a Halt before anything of the other history is sent or confirmed.
@@ -43,8 +44,8 @@ class KnownTransactions {
 
   void Forget();
 
-  // Where the next connection has to begin, so that the first known transaction comes again; 0/0 = at
-  // the slot's position. From here on until Expect() nothing is forgotten.
+  // Where the next connection has to begin, so that the first known transaction comes again; 0/0 =
+  // at the slot's position. From here on until Expect() nothing is forgotten.
   base::Lsn TakeStart();
 
   // A new connection, on which the server sends what commits at `start` or later.

@@ -45,9 +45,10 @@ struct MessagesOptions {
   std::string topic = "{aggregate_type}";
   outbox::TopicOptions topics;
   envelope::EncoderOptions encoder;
-  // Whether a message that cannot be delivered counts as much as a row that cannot. Any SQL role may
-  // emit, unless it was revoked: none of them may stop the line, park a key, or fill the table of
-  // dead letters. So else it is skipped where a row would halt, or once a quarter of that table is open.
+  // Whether a message that cannot be delivered counts as much as a row that cannot. Any SQL role
+  // may emit, unless it was revoked: none of them may stop the line, park a key, or fill the table
+  // of dead letters. So else it is skipped where a row would halt, or once a quarter of that table
+  // is open.
   bool halts = false;
 };
 

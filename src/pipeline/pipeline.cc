@@ -164,7 +164,7 @@ void Pipeline::Stop(base::Now now) {
   }
   stop_requested_ = true;
   if (phase_ == Phase::kStreaming || phase_ == Phase::kHalting) {
-    // Events of a transaction whose commit was not read cannot be confirmed and would be sent again.
+    // Until its commit is read, a transaction cannot be confirmed: its events would be sent again.
     completing_ = phase_ == Phase::kStreaming && intake_.in_transaction() && !intake_.must_look();
     complete_by_ = now.mono + kCompleteWithin;
     phase_ = Phase::kDraining;

@@ -22,7 +22,8 @@ constexpr char kServerUnreachable[] =
     "no new connection has reached the PostgreSQL server for 30 s while events wait for Kafka: "
     "connection closed, since it may be shutting down";
 
-// A planned reconnect needs a record that was made since it was due, and that Kafka has taken no longer ago.
+// A planned reconnect needs a record that was made since it was due, and that Kafka has taken no
+// longer ago.
 constexpr milliseconds kKafkaAnsweredWithin{5'000};
 
 }  // namespace
@@ -144,8 +145,8 @@ void Pipeline::CheckSilence(base::Now now) {
   }
 }
 
-// It may be dead, or decode for so long without a word, as 13 to 15 do with a large transaction that is
-// not published. So at the same position it is given twice the time of before.
+// It may be dead, or decode for so long without a word, as 13 to 15 do with a large transaction
+// that is not published. So at the same position it is given twice the time of before.
 void Pipeline::OnSilence(base::Now now) {
   const base::Lsn received = intake_.received_lsn();
   const int silences = timers_.OnSilence(received);
@@ -166,8 +167,8 @@ void Pipeline::OnSilence(base::Now now) {
   OnStreamEnd(end, now);
 }
 
-// Another instance may be given the slot as soon as the server has given up this one's connection. What
-// is in flight then waits until the slot is ours again.
+// Another instance may be given the slot as soon as the server has given up this one's connection.
+// What is in flight then waits until the slot is ours again.
 void Pipeline::CheckAlone(base::Now now) {
   const std::optional<base::MonotonicTime> until = timers_.alone_until();
   if (!until || now.mono < *until) {
@@ -193,8 +194,8 @@ void Pipeline::ForgetAll() {
 
 // A publication or table that was replaced behind our back is seen by preflight only: so the stream
 // is ended now and then, between two transactions, and begun again at once. Not before it has come
-// further than the connection before: a server that has much to read again would never get on. And only
-// when Kafka has just taken a record: without an answer of it there is no next connection.
+// further than the connection before: a server that has much to read again would never get on. And
+// only when Kafka has just taken a record: without an answer of it there is no next connection.
 void Pipeline::CheckPlannedReconnect(base::Now now) {
   // As long as it takes a moment, nobody need know.
   reconnecting_as_planned_ =
@@ -233,8 +234,8 @@ void Pipeline::OnPing(base::PingAnswer answer, base::MonotonicTime asked_at, bas
   }
 }
 
-// A walsender whose client cannot confirm never lets its server stop; leaving costs nothing, what is in
-// flight stays.
+// A walsender whose client cannot confirm never lets its server stop; leaving costs nothing, what
+// is in flight stays.
 void Pipeline::LeaveServer(const std::string& why, base::Now now) {
   last_error_ = why;
   const Phase phase = phase_;
@@ -323,8 +324,9 @@ constexpr char kUnseen[] = "the catalogs could not be read while streaming: ";
 
 }  // namespace
 
-// Rows that were inserted while a table was out of the publication never come. To confirm what is behind
-// them could lose them, so the transaction stays open until the catalogs show that nothing was edited.
+// Rows that were inserted while a table was out of the publication never come. To confirm what is
+// behind them could lose them, so the transaction stays open until the catalogs show that nothing
+// was edited.
 std::optional<base::MonotonicTime> Pipeline::look_due() const {
   if (!connected_ || looks_.under_way || phase_ != Phase::kStreaming) {
     return std::nullopt;
@@ -333,8 +335,8 @@ std::optional<base::MonotonicTime> Pipeline::look_due() const {
     return looks_.next;
   }
   if (!intake_.position_waits()) {
-    // Whoever waits for this stream to confirm says so in the server's settings only: its commits, when
-    // walpost has become a synchronous standby.
+    // Whoever waits for this stream to confirm says so in the server's settings only: its commits,
+    // when walpost has become a synchronous standby.
     return stalled() ? std::optional(std::max(
                            looks_.stalled_since + Looks::kLookAfterStall,
                            looks_.next - Looks::kLookEvery + Looks::kLookWhileStalledEvery))
@@ -407,7 +409,8 @@ void Pipeline::OnLooked(std::uint64_t look, const std::variant<base::SourceFacts
                   now);
     return;
   }
-  // What came meanwhile, beside a look that stops nothing, was not there yet when its facts were read.
+  // What came meanwhile, beside a look that stops nothing, was not there yet when its facts were
+  // read.
   if (std::optional<Halt> halt = FindSourceChange(*facts_, facts, looks_.seen_lsn)) {
     OnSourceHalt(*std::move(halt), now);
     return;
@@ -463,8 +466,8 @@ std::optional<DeadLetterRequest> Pipeline::TakeDeadLetterRequest(base::Now now) 
 }
 
 base::Lsn Pipeline::confirmable() const {
-  // On its way to where the stream begins the server reports positions as well. In a history that is not known
-  // to be ours there may be events before them that it does not send.
+  // On its way to where the stream begins the server reports positions as well. In a history that
+  // is not known to be ours there may be events before them that it does not send.
   if (!intake_.verified() || (facts_ && intake_.connection_lsn() < facts_->start_lsn)) {
     return {};
   }

@@ -33,8 +33,8 @@ void ProgressKeeper::OnConnected(const base::SourceFacts& facts, bool adopted) {
   DropEarlier();
   if (adopted) {
     adopted_ = true;
-    // The next connection finds it adopted already. A process with the configuration of before, or a late
-    // record of one, must not undo it.
+    // The next connection finds it adopted already. A process with the configuration of before, or
+    // a late record of one, must not undo it.
     static_cast<base::Fingerprint&>(*remembered_) = facts;
   }
 }

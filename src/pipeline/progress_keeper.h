@@ -36,13 +36,14 @@ class ProgressKeeper {
   // Sequences from here on are progress records; the tracker does not know them.
   static constexpr delivery::Sequence kFirstSequence = delivery::Sequence{1} << 63U;
   static constexpr std::chrono::milliseconds kEvery{1'000};
-  // A position that does not move is written again: a lower one that lands late would else stay the last
-  // record, and compaction keeps the last one.
+  // A position that does not move is written again: a lower one that lands late would else stay the
+  // last record, and compaction keeps the last one.
   static constexpr std::chrono::milliseconds kAgainAfter{300'000};
   // Unacknowledged for longer than this, it counts as something undelivered.
   static constexpr std::chrono::milliseconds kLateAfter{500};
   static constexpr std::chrono::milliseconds kRetryRejectedAfter{5'000};
-  // Rejected for so long. Between two rejections at most kRejectingMax count: in an outage there are none.
+  // Rejected for so long. Between two rejections at most kRejectingMax count: in an outage there
+  // are none.
   static constexpr std::chrono::milliseconds kRejectedMax{60'000};
   static constexpr std::chrono::milliseconds kRejectingMax{15'000};
   // Without any answer while events are delivered for so long: Kafka does not report a missing
@@ -55,8 +56,9 @@ class ProgressKeeper {
 
   bool on() const { return !topic_.empty(); }
 
-  // Whose positions are written from here on, and what is remembered of before. `adopted`: the facts
-  // have a table or prefix that is not remembered yet. It is written at once, before the position moves.
+  // Whose positions are written from here on, and what is remembered of before. `adopted`: the
+  // facts have a table or prefix that is not remembered yet. It is written at once, before the
+  // position moves.
   void OnConnected(const base::SourceFacts& facts, bool adopted = false);
 
   // The catalogs were read once more.
@@ -73,14 +75,14 @@ class ProgressKeeper {
   // For a new look at everything.
   void Forget();
 
-  // The part of `safe` that may be confirmed. At first nothing, until a record of this process is acknowledged:
-  // one of a process before it, with a lower position, may still land, and count.
+  // The part of `safe` that may be confirmed. At first nothing, until a record of this process is
+  // acknowledged: one of a process before it, with a lower position, may still land, and count.
   base::Lsn Confirmable(base::Lsn safe) const {
     return on() ? std::min(safe, awaited_ ? base::Lsn() : acknowledged_) : safe;
   }
 
-  // What was adopted is not remembered yet. Until then nothing is read: a process that takes its place would
-  // adopt it later, and take what comes until then for no events.
+  // What was adopted is not remembered yet. Until then nothing is read: a process that takes its
+  // place would adopt it later, and take what comes until then for no events.
   bool adopting() const { return on() && adopted_; }
 
   // There is nothing to wait for before the end.
@@ -99,7 +101,8 @@ class ProgressKeeper {
   // Something has been unacknowledged for long.
   bool Late(base::Now now) const;
 
-  // Makes a record when one is due: at once with `hurry`. `dead_letters`: rows that were ever written.
+  // Makes a record when one is due: at once with `hurry`. `dead_letters`: rows that were ever
+  // written.
   void Tick(base::Lsn safe, std::uint64_t dead_letters, bool hurry, base::Now now);
 
   // To be submitted now; null = nothing.

@@ -1,5 +1,5 @@
-// RowRecords - the records that rows of walpost.dead_letters are sent as; Destinations - where events may go;
-// SchemaLookUps - the schemas that records wait for.
+// RowRecords - the records that rows of walpost.dead_letters are sent as; Destinations - where
+// events may go; SchemaLookUps - the schemas that records wait for.
 // Thread: loop thread.   Lifetime: `schemas` must outlive it.
 #pragma once
 
@@ -29,8 +29,8 @@ class RowRecords {
 
   static bool HasRecord(const base::DeadLetter& row);
 
-  // Of the row's own bytes, which must outlive it, as `headers` must. A schema it needs is looked up as for any
-  // other record.
+  // Of the row's own bytes, which must outlive it, as `headers` must. A schema it needs is looked
+  // up as for any other record.
   envelope::Record Of(const base::DeadLetter& row, std::string_view topic,
                       std::vector<envelope::RecordHeader>* headers) const;
 
@@ -42,8 +42,8 @@ class RowRecords {
 };
 
 // Destinations - where events may go, by where they come from.
-// Why: who writes events chooses a topic, and who decides about dead letters another: both only among those
-//   that the configuration allows.
+// Why: who writes events chooses a topic, and who decides about dead letters another: both only
+//   among those that the configuration allows.
 // Source: docs/security.md.
 class Destinations {
  public:
@@ -68,15 +68,15 @@ struct SchemaLookUp {
 using SchemaAnswers = std::vector<absl::StatusOr<envelope::Schema>>;
 
 // SchemaLookUps - asks for the schemas that records wait for, and judges the answers.
-// Why: records of a schema that is not known wait with their topic, as for a topic that is not known; what is
-//   known lasts through any outage of the registry.
-// How: the runtime carries out one Take at a time. What the registry says about a schema decides
-//   on the event; that it cannot be reached, or lets nobody in, never does. Where it answers others and
-//   not about this one, that decides after kUnclearWait: a name that a writer chose must not
+// Why: records of a schema that is not known wait with their topic, as for a topic that is not
+//   known; what is known lasts through any outage of the registry.
+// How: the runtime carries out one Take at a time. What the registry says about a schema decides on
+//   the event; that it cannot be reached, or lets nobody in, never does. Where it answers others
+//   and not about this one, that decides after kUnclearWait: a name that a writer chose must not
 //   stop the line without end.
 // Thread: loop thread.
-// Errors: in an answer: kUnavailable = try again; kAborted = it answers, but not about this one; any
-//   other = what was decided.
+// Errors: in an answer: kUnavailable = try again; kAborted = it answers, but not about this one;
+//   any other = what was decided.
 // Source: docs/schema-registry.md.
 class SchemaLookUps {
  public:

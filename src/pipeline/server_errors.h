@@ -1,10 +1,10 @@
-// ServerErrors - what an error of the server means that ended the stream: that the next one asks for
-// all values as text, or that the same position fails for ever.
-// Why: values come in binary. A type without a binary form ends that stream; as text it can be read, but
-//   a bytea is twice as long then, and may be too long for the server. So streams that begin before that
-//   transaction get text, and those behind it do not. The server may end without having read that it was
-//   confirmed, so only where a stream begins shows that. What fails behind it in text counts when nothing
-//   else is waited for.
+// ServerErrors - what an error of the server means that ended the stream: that the next one asks
+// for all values as text, or that the same position fails for ever.
+// Why: values come in binary. A type without a binary form ends that stream; as text it can be
+//   read, but a bytea is twice as long then, and may be too long for the server. So streams that
+//   begin before that transaction get text, and those behind it do not. The server may end without
+//   having read that it was confirmed, so only where a stream begins shows that. What fails behind
+//   it in text counts when nothing else is waited for.
 // Thread: a value.
 #pragma once
 
@@ -33,8 +33,9 @@ class ServerErrors {
     text_until_ = text ? text_until_ : base::Lsn();
   }
 
-  // The stream ended with `end` while what commits at `reading` was read, and `error` names both. All
-  // before `confirmable` may be confirmed. How often it has ended so; 0 = that says nothing yet.
+  // The stream ended with `end` while what commits at `reading` was read, and `error` names both.
+  // All before `confirmable` may be confirmed. How often it has ended so; 0 = that says nothing
+  // yet.
   int OnError(const base::StreamEnd& end, const std::string& error, base::Lsn reading,
               base::Lsn confirmable) {
     if (!text_ && end.no_binary_form) {
@@ -63,24 +64,26 @@ class ServerErrors {
   int count_ = 0;
 };
 
-// ServerPings - when the server is asked on a new connection whether it is stopping, and whether the slot is
-// still ours.
-// Why: a server stops only when all that it has was sent and confirmed, and the stream says so at its very
-//   end. Where that end is far away, or nothing is read, only a new connection shows the stop. So it is with
-//   the server's giving up this connection: what is read after a pause may be from long ago.
+// ServerPings - when the server is asked on a new connection whether it is stopping, and whether
+// the slot is still ours.
+// Why: a server stops only when all that it has was sent and confirmed, and the stream says so at
+//   its very end. Where that end is far away, or nothing is read, only a new connection shows the
+//   stop. So it is with the server's giving up this connection: what is read after a pause may be
+//   from long ago.
 // Thread: loop thread; no clock of its own.
 // Source: docs/design.md, facts 6 and 7.
 class ServerPings {
  public:
-  // While the end of the stream is far away; the first one as late. More often where an answer proves little.
+  // While the end of the stream is far away; the first one as late. More often where an answer
+  // proves little.
   static constexpr std::chrono::milliseconds kEvery{2'000};
   // A change that the server sends so long after its commit has more behind it.
   static constexpr std::chrono::milliseconds kLate{2'000};
   // After such a change the end counts as far away for this long.
   static constexpr std::chrono::milliseconds kLateFor{10'000};
   // While nothing is read: when a question is open for this long, and no later one is answered, the
-  // connection is given up. A proxy may give a server that is stopping no new connections, so nothing would
-  // show the stop.
+  // connection is given up. A proxy may give a server that is stopping no new connections, so
+  // nothing would show the stop.
   static constexpr std::chrono::milliseconds kNoAnswerMax{30'000};
 
   // `proven_for`: how long an answer shows that the slot is ours.
@@ -160,7 +163,8 @@ class ServerPings {
   std::optional<base::MonotonicTime> next_;  // absent = the stream itself will show a stop
   base::MonotonicTime late_until_;
   std::optional<base::MonotonicTime> unanswered_since_;  // the first such question was taken
-  // Since reading was paused: when it was last known that the slot is ours. Absent = the stream shows it.
+  // Since reading was paused: when it was last known that the slot is ours. Absent = the stream
+  // shows it.
   std::optional<base::MonotonicTime> ours_until_;
   base::MonotonicTime paused_at_;
   bool given_up_ = false;

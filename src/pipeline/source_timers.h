@@ -1,5 +1,5 @@
-// SourceTimers - what connections to the source are timed by: when the next planned one is due, how long
-// it may be published without one, and how long a silent server is borne.
+// SourceTimers - what connections to the source are timed by: when the next planned one is due, how
+// long it may be published without one, and how long a silent server is borne.
 // Why: each of them had a case in which it never let the stream get on, so each has its rule here.
 // Thread: loop thread; no clock of its own.
 // Source: docs/design.md, "Who may publish" and "Planned reconnects and silence".
@@ -25,13 +25,14 @@ class SourceTimers {
   static constexpr std::chrono::milliseconds kPublishAlone{60'000};
   // Silent for the whole limit after the same position this often, each time for twice as long.
   static constexpr int kSilencesMax = 7;
-  // Lost this often without getting further. It may be the network. But where decoding takes more memory
-  // than the server has, each attempt ends all of its connections: so there is ever more time between two.
+  // Lost this often without getting further. It may be the network. But where decoding takes more
+  // memory than the server has, each attempt ends all of its connections: so there is ever more
+  // time between two.
   static constexpr int kLossesMax = 9;
   static constexpr int kLossesWithoutWait = 2;
 
-  // Not read from for this long, a connection may be lost for that. A moment is not enough: one goes by on
-  // each connection, for parked keys and for looks at the catalog.
+  // Not read from for this long, a connection may be lost for that. A moment is not enough: one
+  // goes by on each connection, for parked keys and for looks at the catalog.
   static constexpr std::chrono::milliseconds kNotReadFor{1'000};
 
   static std::chrono::milliseconds WaitAfterLosses(int losses) {
@@ -51,8 +52,8 @@ class SourceTimers {
     planned_at_.reset();
   }
 
-  // This connection has come to `passed`, and has shown to be the history that was read (`verified`).
-  // True when it may be published again.
+  // This connection has come to `passed`, and has shown to be the history that was read
+  // (`verified`). True when it may be published again.
   bool OnPassed(base::Lsn passed, bool verified, base::Now now) {
     caught_up_ = caught_up_ || passed >= catch_up_to_;
     if (!planned_at_ && planned_interval_.count() > 0 && caught_up_) {
@@ -133,8 +134,8 @@ class SourceTimers {
     }
   }
 
-  // The connection was lost, and what was read so far ends at `seen`. How often while the server had more
-  // than that; 0 = that is no matter of its log.
+  // The connection was lost, and what was read so far ends at `seen`. How often while the server
+  // had more than that; 0 = that is no matter of its log.
   int OnLost(base::Lsn seen, base::Now now) {
     if (caught_up_ || NotReadForLong(now)) {
       return 0;

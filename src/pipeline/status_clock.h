@@ -24,14 +24,14 @@ class StatusClock {
   // A position that moved is confirmed this soon.
   static constexpr std::chrono::milliseconds kConfirmWithin{100};
   // This many reply requests at one position, with no change between them, each so soon after the
-  // last, with something undelivered: the server is stopping. It asks again as soon as it is answered,
-  // so the gap is the connection's round trip; otherwise it asks after half its time-out, and only a
-  // silent client.
+  // last, with something undelivered: the server is stopping. It asks again as soon as it is
+  // answered, so the gap is the connection's round trip; otherwise it asks after half its time-out,
+  // and only a silent client.
   static constexpr int kStoppingRequests = 5;
   static constexpr std::chrono::milliseconds kStoppingGapMax{2'000};
 
-  // So long a silence is shown, however long wal_sender_timeout is. Where that is 0, the server never
-  // promised to speak; it is asked all the same.
+  // So long a silence is shown, however long wal_sender_timeout is. Where that is 0, the server
+  // never promised to speak; it is asked all the same.
   static constexpr std::chrono::milliseconds kSilenceShown{60'000};
 
   // A new connection. A silent server is borne for wal_sender_timeout, doubled `doublings` times.
@@ -60,8 +60,8 @@ class StatusClock {
 
   // Silent for kSilenceShown, or the whole time-out where that is shorter, although asked.
   bool Silent(base::Now now) const;
-  // Silent for wal_sender_timeout as it is, or for a minute where it is 0: the server may have given up
-  // this connection, and nobody knows.
+  // Silent for wal_sender_timeout as it is, or for a minute where it is 0: the server may have
+  // given up this connection, and nobody knows.
   bool MayBeGone(base::Now now) const;
   // Silent for the whole time-out although asked. Never where there is none.
   bool SilentTooLong(base::Now now) const;

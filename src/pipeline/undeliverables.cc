@@ -186,14 +186,16 @@ std::optional<Halt> Undeliverables::Full(const DeadLetter& row,
               EventOf(row, key)};
 }
 
-// Adds the row to the dead letters, and its key to the parked ones where that is the policy. Reports it.
+// Adds the row to the dead letters, and its key to the parked ones where that is the policy.
+// Reports it.
 std::optional<Halt> Undeliverables::Place(std::uint32_t table,
                                           const std::optional<std::string_view>& key,
                                           delivery::Sequence sequence, DeadLetter* row) {
   if (dead_letters_->full()) {
     return Full(*row, key);
   }
-  // Where it may not go, nothing can overtake it, and it must hold up nobody: who writes events chooses topics.
+  // Where it may not go, nothing can overtake it, and it must hold up nobody: who writes events
+  // chooses topics.
   const bool has_order =
       !StopsNobody(table) && key && key->size() <= DeadLetter::kParkedKeyBytesMax &&
       outbox::IsLegalTopic(row->topic) && dead_letters_->destinations().Allow(table, row->topic);

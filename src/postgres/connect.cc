@@ -26,12 +26,14 @@ constexpr char kWrittenEnd[] =
     "CASE WHEN pg_catalog.pg_is_in_recovery() THEN pg_catalog.pg_last_wal_replay_lsn() "
     "ELSE pg_catalog.pg_current_wal_lsn() END";
 
-// Does the slot stand anywhere else than where preflight saw it, or is there another record? Also reads when
-// that was, and the end of the log: later than all that an earlier reader of the slot did.
+// Does the slot stand anywhere else than where preflight saw it, or is there another record? Also
+// reads when that was, and the end of the log: later than all that an earlier reader of the slot
+// did.
 std::optional<StreamEnd> SlotOrRecordChanged(const ConnectOptions& options,
                                              const ServerAddress& server,
                                              base::SourceFacts* facts) {
-  // The attempt ends with this, so a server that is slow to let anybody in gets more than for a ping.
+  // The attempt ends with this, so a server that is slow to let anybody in gets more than for a
+  // ping.
   constexpr std::chrono::seconds kWithin{10};
   auto opened = OpenBeside(options, server, kWithin);
   if (auto* end = std::get_if<StreamEnd>(&opened)) {
@@ -92,8 +94,9 @@ bool Adopts(const base::SourceFacts& facts) {
                      [&](const auto& table) { return facts.progress->Find(table) == nullptr; });
 }
 
-// The guard waits for Kafka. Meanwhile another process may read the slot and go on, so that more is in Kafka
-// than the log had when preflight looked. So before it ends the attempt, the log's end is read again.
+// The guard waits for Kafka. Meanwhile another process may read the slot and go on, so that more is
+// in Kafka than the log had when preflight looked. So before it ends the attempt, the log's end is
+// read again.
 std::optional<StreamEnd> AskGuard(Connection* connection, const ConnectOptions& options,
                                   const Guard& guard, base::SourceFacts* facts) {
   std::optional<StreamEnd> problem = guard(facts);
@@ -137,9 +140,9 @@ std::optional<StreamEnd> ReadNextXid(Connection* connection, const char* express
   return std::nullopt;
 }
 
-// A server that crashes before an id is on its disk gives it again, so this waits until the log up to `end` is
-// there. Nothing waits for the commit of the transaction that only took an id, so it comes there within
-// three times wal_writer_delay.
+// A server that crashes before an id is on its disk gives it again, so this waits until the log up
+// to `end` is there. Nothing waits for the commit of the transaction that only took an id, so it
+// comes there within three times wal_writer_delay.
 std::optional<StreamEnd> AwaitOnDisk(Connection* connection, base::Lsn end) {
   constexpr std::chrono::seconds kOnDiskWithin{60};
   const Deadline deadline = std::chrono::steady_clock::now() + kOnDiskWithin;
@@ -159,10 +162,10 @@ std::optional<StreamEnd> AwaitOnDisk(Connection* connection, base::Lsn end) {
                                  kOnDiskWithin.count()));
 }
 
-// When no transaction is open that may have been so when the tables were published, the end of the log and the
-// clock say it all. A server that was set back gives ids again, so without them less can go wrong. But one
-// that stays open for long must not hold up the other outboxes. Then the next id counts, with the position by
-// which the log says that lower ones were given.
+// When no transaction is open that may have been so when the tables were published, the end of the
+// log and the clock say it all. A server that was set back gives ids again, so without them less
+// can go wrong. But one that stays open for long must not hold up the other outboxes. Then the next
+// id counts, with the position by which the log says that lower ones were given.
 std::optional<StreamEnd> FindAdoption(Connection* connection, base::SourceFacts* facts) {
   constexpr std::chrono::seconds kOpenFor{10};
   const Deadline until = std::chrono::steady_clock::now() + kOpenFor;
@@ -231,8 +234,8 @@ std::variant<Connected, StreamEnd> Connect(const ConnectOptions& options, base::
     deadline = std::chrono::steady_clock::now() + options.statement_timeout;
   }
   std::string not_noted = NoteDelivered(&connection, report, deadline);
-  // The server takes the later of the two anyway; saying so keeps the log and the facts exact. From the
-  // last transaction and not from what follows it: see docs/design.md, "Histories".
+  // The server takes the later of the two anyway; saying so keeps the log and the facts exact. From
+  // the last transaction and not from what follows it: see docs/design.md, "Histories".
   const base::Lsn remembered =
       report.facts.progress ? report.facts.progress->FirstKnown() : base::Lsn();
   report.facts.start_lsn = std::max({start_lsn, report.facts.confirmed_flush_lsn, remembered});

@@ -127,10 +127,10 @@ constexpr int kConnectTimeoutSeconds = 10;
 
 // What decides the bytes of text-mode values; a DBA may have set others for the role. Names and
 // operators mean those of pg_catalog: who may create any in another schema must not have them run
-// with the rights of this connection. What a policy of row-level security would hide is an error: hidden
-// rows must not be taken for none. Every commit must survive a crash: of a dead letter's event,
-// only its row is left. A standby takes no serializable transaction. A database that is read-only by
-// default must still take that row; a standby rejects it all the same.
+// with the rights of this connection. What a policy of row-level security would hide is an error:
+// hidden rows must not be taken for none. Every commit must survive a crash: of a dead letter's
+// event, only its row is left. A standby takes no serializable transaction. A database that is
+// read-only by default must still take that row; a standby rejects it all the same.
 constexpr char kSessionOptions[] =
     "-c datestyle=ISO -c intervalstyle=postgres -c extra_float_digits=3 -c bytea_output=hex "
     "-c timezone=UTC -c standard_conforming_strings=on -c search_path=pg_catalog,pg_temp "
@@ -138,8 +138,8 @@ constexpr char kSessionOptions[] =
     "-c default_transaction_isolation=read\\ committed -c default_transaction_deferrable=off "
     "-c default_transaction_read_only=off";
 
-// A time-out that was set for the role or the database is meant for its queries, not for these. One in
-// the conninfo is meant.
+// A time-out that was set for the role or the database is meant for its queries, not for these. One
+// in the conninfo is meant.
 constexpr char kDefaultOptions[] =
     "-c statement_timeout=0 -c idle_in_transaction_session_timeout=0 ";
 
@@ -243,8 +243,8 @@ StreamEnd Rejected(PGconn* connection, std::string_view sqlstate, std::string me
 
 }  // namespace
 
-// An attempt without an end would keep the only helper thread from everything else, and nobody would
-// notice. libpq takes 0 and less for "without limit".
+// An attempt without an end would keep the only helper thread from everything else, and nobody
+// would notice. libpq takes 0 and less for "without limit".
 std::string ConnectTimeout(const std::string& wanted, std::chrono::seconds within) {
   int seconds = kConnectTimeoutSeconds;
   if (!wanted.empty() && !absl::SimpleAtoi(wanted, &seconds)) {

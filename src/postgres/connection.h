@@ -2,8 +2,9 @@
 // Why: replication and ordinary connections differ in three parameters only, and what users expect
 //   of libpq (URI, PG*, several hosts, TLS, service and password files) must hold for both.
 // Thread: one owner; blocking.   Lifetime: closes on destruction.
-// Units/limits: connecting is bounded by connect_timeout per host (10 s unless the user set it, at most
-//   `connect_within`). A query is bounded by the deadline given, on our side: a dead network never answers.
+// Units/limits: connecting is bounded by connect_timeout per host (10 s unless the user set it, at
+//   most `connect_within`). A query is bounded by the deadline given, on our side: a dead network
+//   never answers.
 // Errors: StreamEnd from Open; a Result with an error from Query, with an empty SQLSTATE when the
 //   connection is gone or the deadline passed.
 #pragma once
@@ -23,7 +24,8 @@
 
 namespace walpost::postgres {
 
-// Result, ServerError - one answer of libpq, and what a failure says; owners of what libpq allocates.
+// Result, ServerError - one answer of libpq, and what a failure says; owners of what libpq
+// allocates.
 // Why: every caller needs the same few things: rows as text, SQLSTATE, and an error as one line.
 // Thread: a value.   Lifetime: Text() views live as long as the Result.
 // Errors: CHECK-fails on a row or column that the query did not return.
@@ -95,8 +97,8 @@ using Deadline = std::chrono::steady_clock::time_point;
 
 constexpr std::chrono::seconds kConnectWithin{60};
 
-// Time-outs that end a session, and the first version that has each: a server rejects a connection that sets
-// one it does not know, so they are set behind it.
+// Time-outs that end a session, and the first version that has each: a server rejects a connection
+// that sets one it does not know, so they are set behind it.
 struct SessionTimeout {
   const char* name;
   int since;
@@ -113,8 +115,8 @@ struct ConnectionOptions {
   std::chrono::seconds connect_within = kConnectWithin;
 };
 
-// In seconds, of the user's connect_timeout ("" = not set): always a limit, at most `within`. libpq takes
-// 1 for 2.
+// In seconds, of the user's connect_timeout ("" = not set): always a limit, at most `within`. libpq
+// takes 1 for 2.
 std::string ConnectTimeout(const std::string& wanted, std::chrono::seconds within);
 
 // The `options` startup parameter: the user's before what must win, behind defaults of ours.

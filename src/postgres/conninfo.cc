@@ -27,8 +27,8 @@ struct ConnectionDeleter {
   void operator()(PGconn* connection) const { PQfinish(connection); }
 };
 
-// A password with a '/' ends the part of a URI that libpq takes it from, and what is no URI is the name of
-// a database: either way the password would be shown as something else.
+// A password with a '/' ends the part of a URI that libpq takes it from, and what is no URI is the
+// name of a database: either way the password would be shown as something else.
 bool MayMisplacePassword(const std::string& conninfo, bool is_uri) {
   if (!is_uri) {
     return conninfo.find('=') == std::string::npos && conninfo.find('@') != std::string::npos;
@@ -170,8 +170,8 @@ std::string Setting(const ConnectionSettings& settings, const std::string& keywo
 absl::StatusOr<ConnectionSettings> ResolveConninfo(const std::string& conninfo) {
   ASSIGN_OR_RETURN(const ConninfoPtr own, Parse(conninfo));
   RETURN_IF_ERROR(CheckNoSecretInside(own.get()));  // its port, which is not shown below
-  // Port 0 is rejected by libpq for each host before it looks up a name or opens a socket, and after
-  // it has merged string, service and environment. PQconninfo then returns the merged values.
+  // Port 0 is rejected by libpq for each host before it looks up a name or opens a socket, and
+  // after it has merged string, service and environment. PQconninfo then returns the merged values.
   constexpr char kRejectedPort[] = "invalid port number: \"0\"";
   const char* keywords[] = {"dbname", "port", nullptr};
   const char* values[] = {conninfo.c_str(), "0", nullptr};

@@ -26,8 +26,8 @@ inline constexpr const char* kOpen = " AND closed_at IS NULL ";
 inline constexpr const char* kOfKey =
     "AND parked AND topic = $2 AND key = $3::bytea AND sha256(key) = sha256($3::bytea)";
 
-// Rows from the stream; where the event of such a row commits, to be compared with CommitLsnText. As the
-// index dead_letters_commit has both.
+// Rows from the stream; where the event of such a row commits, to be compared with CommitLsnText.
+// As the index dead_letters_commit has both.
 inline constexpr const char* kStreamed = "position <> ''";
 inline constexpr const char* kCommitLsn = "substr(position, 27, 16) COLLATE \"C\"";
 
@@ -49,8 +49,8 @@ inline constexpr const char* kSent =
 
 inline std::string CommitLsnText(base::Lsn lsn) { return absl::StrFormat("%016x", lsn.value()); }
 
-// In the order that DeadLetterOf reads; between these two stands the row's place. An operator writes
-// send_to: in a table that was made without its limit it may be huge.
+// In the order that DeadLetterOf reads; between these two stands the row's place. An operator
+// writes send_to: in a table that was made without its limit it may be huge.
 inline constexpr const char* kColumns =
     "seq, position, event_id, event_type, source, topic, coalesce(partition, -1), event_time_ms, "
     "encode(key, 'hex'), value_schema, reason, detail, attempts, parked, truncated_bytes, "

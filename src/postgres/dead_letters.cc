@@ -22,8 +22,9 @@ constexpr const char* kRecordBytes =
     " + coalesce(octet_length(value), 0) + coalesce((SELECT sum(octet_length(n) + "
     "coalesce(octet_length(v), 0)) FROM unnest(header_names, header_values) AS h (n, v)), 0)";
 
-// The rows of `which`, as many as are about kReadBytesMax: first a running sum of what they hold, without
-// the record where it is not read. The headers may be the most of it. What is sorted has no record.
+// The rows of `which`, as many as are about kReadBytesMax: first a running sum of what they hold,
+// without the record where it is not read. The headers may be the most of it. What is sorted has no
+// record.
 std::string UnorderedPiece(const std::string& which, std::size_t limit, bool whole,
                            const std::string& order) {
   return absl::StrFormat(

@@ -1,5 +1,5 @@
-// DeadLetterTable - walpost.dead_letters: what `run` writes there and reads back, and what the verbs
-// decide.
+// DeadLetterTable - walpost.dead_letters: what `run` writes there and reads back, and what the
+// verbs decide.
 // Why: one table is all that is remembered of dead letters and parked keys, so `run` and the verbs
 //   cannot read different things out of it.
 // Thread: one owner; blocking.
@@ -7,8 +7,8 @@
 // Errors: SqlConnection's. Open: kNotFound where the table is missing, kFailedPrecondition where it
 //   belongs to another cluster or database than the source, kUnavailable on an earlier timeline.
 // Rules: pipeline, position and event id identify a row of the stream, so writing it again changes
-//   nothing; what has no position is another row each time. Rows of another cluster, which came with
-//   a dump, count for nothing but CountForeign.
+//   nothing; what has no position is another row each time. Rows of another cluster, which came
+//   with a dump, count for nothing but CountForeign.
 // Source: sql/V1__walpost.up.sql, docs/dead-letters.md.
 #pragma once
 
@@ -29,8 +29,9 @@
 
 namespace walpost::postgres {
 
-// How long a statement may take whose parameters or rows have so many bytes on the line. A time for all
-// of them would never be enough for the largest on a slow line; one without end would hold up the thread.
+// How long a statement may take whose parameters or rows have so many bytes on the line. A time for
+// all of them would never be enough for the largest on a slow line; one without end would hold up
+// the thread.
 std::chrono::seconds StatementTimeFor(std::size_t bytes);
 
 class DeadLetterTable {
@@ -45,8 +46,8 @@ class DeadLetterTable {
     std::uint32_t timeline = 0;  // a primary on an earlier one was replaced, and came back
   };
 
-  // `server`: of several in the conninfo, this one. No statement waits for a lock for more than 5 s:
-  // kUnavailable.
+  // `server`: of several in the conninfo, this one. No statement waits for a lock for more than 5
+  // s: kUnavailable.
   static absl::StatusOr<DeadLetterTable> Open(
       const std::string& conninfo, const std::string& application_name, std::string pipeline,
       const Source& source, const std::optional<ServerAddress>& server = std::nullopt);
@@ -73,11 +74,11 @@ class DeadLetterTable {
   absl::StatusOr<Written> CountWritten();
   // The next open rows of parked keys behind `after`, about kReadBytesMax; none = these were all.
   absl::StatusOr<std::vector<base::ParkedKey>> ReadParked(std::int64_t after);
-  // The next rows, but those of ReadSent, whose event commits at `from` and their number is behind `after`,
-  // or commits later: seq, position, event_id, in this order. None = these were all.
+  // The next rows, but those of ReadSent, whose event commits at `from` and their number is behind
+  // `after`, or commits later: seq, position, event_id, in this order. None = these were all.
   absl::StatusOr<std::vector<base::DeadLetter>> ReadRowsFrom(base::Lsn from, std::int64_t after);
-  // The next rows that were parked and sent, behind this position, whole, about kReadBytesMax. None = these
-  // were all.
+  // The next rows that were parked and sent, behind this position, whole, about kReadBytesMax. None
+  // = these were all.
   absl::StatusOr<std::vector<base::DeadLetter>> ReadSent(const std::string& after,
                                                          std::size_t limit);
   // Of the rows that were sent and whose events commit before `lsn`, about kReadBytesMax: how many.
@@ -90,14 +91,15 @@ class DeadLetterTable {
     std::string waits_for;                // empty = none of the decisions waits for the stream
   };
 
-  // The oldest decision that `run` can carry out. A retry of a parked key waits until its row is before
-  // `streamed_to`: where there is no other decision, the position of the first that waits.
+  // The oldest decision that `run` can carry out. A retry of a parked key waits until its row is
+  // before `streamed_to`: where there is no other decision, the position of the first that waits.
   absl::StatusOr<Decided> NextDecision(const std::string& streamed_to, bool retries_only = false);
-  // The oldest discard that is about neither this parked key nor the row `seq`; without a key: that row.
+  // The oldest discard that is about neither this parked key nor the row `seq`; without a key: that
+  // row.
   absl::StatusOr<std::optional<base::DeadLetter>> NextDiscardBeside(
       std::int64_t seq, const std::string& topic, const std::optional<std::string>& key);
-  // The first open rows of a parked key, by place and seq, that stand before `place`; or the row `seq` alone.
-  // Whole, about kReadBytesMax.
+  // The first open rows of a parked key, by place and seq, that stand before `place`; or the row
+  // `seq` alone. Whole, about kReadBytesMax.
   absl::StatusOr<std::vector<base::DeadLetter>> ReadKey(const std::string& topic,
                                                         const std::string& key,
                                                         const std::string& place,
@@ -109,26 +111,26 @@ class DeadLetterTable {
   absl::StatusOr<bool> Delivered(std::int64_t seq, bool keep);
   // False: it is to be discarded no more, or was closed.
   absl::StatusOr<bool> Discarded(std::int64_t seq);
-  // Those rows that a decision about the key is about. Later ones are to be sent: those behind the last
-  // of them, or behind `after` where it is closed; also one that is just being added behind them. False:
-  // there were none.
+  // Those rows that a decision about the key is about. Later ones are to be sent: those behind the
+  // last of them, or behind `after` where it is closed; also one that is just being added behind
+  // them. False: there were none.
   absl::StatusOr<bool> KeyDiscarded(const std::string& topic, const std::string& key,
                                     std::int64_t after);
-  // The decision to send the row, and others of its key, is taken back; none to discard is. `unpark`: only
-  // that about the row, which is of no parked key any more.
+  // The decision to send the row, and others of its key, is taken back; none to discard is.
+  // `unpark`: only that about the row, which is of no parked key any more.
   absl::Status RetryFailed(std::int64_t seq, const std::string& detail, bool unpark = false);
   absl::StatusOr<bool> KeyIsOpen(const std::string& topic, const std::string& key);
   // Rows of the key behind `after` about which nobody has ever decided are to be sent.
   absl::Status RetryBehind(const std::string& topic, const std::string& key, std::int64_t after);
 
-  // Of an event that is sent beside the stream. False: its key is not parked, and nothing was written. A
-  // release of the key either sees the row or has ended before.
+  // Of an event that is sent beside the stream. False: its key is not parked, and nothing was
+  // written. A release of the key either sees the row or has ended before.
   absl::StatusOr<bool> InsertBehindParked(base::DeadLetter row);
 
   // --- What verbs do ---
   using OnRow = std::function<absl::Status(const base::DeadLetter&)>;
-  // Of the pipeline, in their order, in pieces of about kReadBytesMax. `where`: over the columns, with
-  // parameters from $2 on.
+  // Of the pipeline, in their order, in pieces of about kReadBytesMax. `where`: over the columns,
+  // with parameters from $2 on.
   absl::Status ForEach(const std::string& where, const std::vector<Cell>& parameters, bool whole,
                        const OnRow& on_row);
   // About these rows, which may have been closed meanwhile: how many were open.

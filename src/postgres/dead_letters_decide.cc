@@ -40,7 +40,8 @@ absl::StatusOr<bool> DeadLetterTable::Delivered(std::int64_t seq, bool keep) {
   if (!closed.empty()) {
     return true;
   }
-  // It was sent, so it must not read as discarded. A decision about a closed row cannot be changed in place.
+  // It was sent, so it must not read as discarded. A decision about a closed row cannot be changed
+  // in place.
   ASSIGN_OR_RETURN(
       const std::vector<Row> discarded,
       Query(absl::StrFormat(
@@ -96,8 +97,9 @@ absl::StatusOr<bool> DeadLetterTable::DiscardKey(const std::string& topic, const
 
 absl::Status DeadLetterTable::RetryBehind(const std::string& topic, const std::string& key,
                                           std::int64_t after) {
-  // Each waits for who adds a row behind one that it changes, and sees that row only the next time. In the
-  // end every open row behind the last has a decision, so whoever adds one now does so before a release.
+  // Each waits for who adds a row behind one that it changes, and sees that row only the next time.
+  // In the end every open row behind the last has a decision, so whoever adds one now does so
+  // before a release.
   const std::string later = absl::StrFormat(
       "WITH later AS (UPDATE walpost.dead_letters SET decision = 'retry', of_key = true WHERE "
       "%s%s%s AND decision IS NULL AND decided_at IS NULL AND seq > $4::bigint RETURNING 1) "
@@ -178,8 +180,8 @@ using base::DeadLetterState;
 
 namespace {
 
-// `there`: position, id, whether it is open, whether it is parked. What a verb sends beside the stream has no
-// position, and is a row of its own.
+// `there`: position, id, whether it is open, whether it is parked. What a verb sends beside the
+// stream has no position, and is a row of its own.
 DeadLetterState StateOf(const DeadLetter& row, const Row* there) {
   if (row.position.empty()) {
     return DeadLetterState::kOpen;
@@ -246,8 +248,8 @@ bool DeadLetterTable::LacksCharacter() const {
   return connection_.last_sqlstate().substr(0, 2) == "22";
 }
 
-// A database that is not UTF-8 lacks some character. Each row is written as it alone can be, so that the
-// same row is written in the same way when it comes again beside others.
+// A database that is not UTF-8 lacks some character. Each row is written as it alone can be, so
+// that the same row is written in the same way when it comes again beside others.
 absl::StatusOr<std::uint64_t> DeadLetterTable::InsertOneByOne(const std::vector<DeadLetter>& rows) {
   std::uint64_t written = 0;
   for (const DeadLetter& row : rows) {

@@ -152,8 +152,8 @@ std::variant<base::SourceFacts, StreamEnd> LookAgain(const ConnectOptions& optio
     }
   }
   if (report.facts.in_recovery) {
-    // A cluster has several standbys, and each its own slots. `init` writes on the primary, and keeps nobody
-    // from a slot of these.
+    // A cluster has several standbys, and each its own slots. `init` writes on the primary, and
+    // keeps nobody from a slot of these.
     for (const auto step : {&PreflightRun::SlotStreams, &PreflightRun::RecordAgain}) {
       if (std::optional<StreamEnd> problem = (run.*step)()) {
         return *std::move(problem);
@@ -333,7 +333,8 @@ std::optional<StreamEnd> PreflightRun::Server() {
   return Synchronous(settings.Text(0, 3), settings.Text(0, 4));
 }
 
-// Nobody's commit waits for who reads from a standby. When it is promoted, the next connect asks anew.
+// Nobody's commit waits for who reads from a standby. When it is promoted, the next connect asks
+// anew.
 std::optional<StreamEnd> PreflightRun::Synchronous(std::string_view names,
                                                    std::string_view application_name) {
   if (!IsSynchronousStandby(names, application_name)) {
@@ -376,7 +377,8 @@ namespace {
 // One statement each: a walsender of PostgreSQL 13 takes no two at once.
 constexpr const char* kWithinLimits[] = {
     "BEGIN", "SET LOCAL lock_timeout = '1s'", "SET LOCAL statement_timeout = '3s'",
-    // A commit that waits for standbys knows no limit. An older note that a crash brings back is true.
+    // A commit that waits for standbys knows no limit. An older note that a crash brings back is
+    // true.
     "SET LOCAL synchronous_commit = off"};
 
 // The smaller of the two: someone else moves only the slot, and so does a server that is set back.

@@ -20,14 +20,16 @@
 namespace walpost::postgres {
 
 // SentColumns - which columns of a table the server sends for a publication, as SQL.
-// Why: preflight, `check` and who reads rows must have the columns that the stream has; pgoutput decides it.
-// Rule: of a table that has a column list in the publication, the columns in it. Of any other, however it is
-//   published, all but generated ones, and from 18 on stored generated ones where the publication has
-//   publish_generated_columns = stored. A virtual one may be in no list, so it is never sent.
+// Why: preflight, `check` and who reads rows must have the columns that the stream has; pgoutput
+//   decides it. Rule: of a table that has a column list in the publication, the columns in it. Of
+//   any other, however it is published, all but generated ones, and from 18 on stored generated
+//   ones where the publication has publish_generated_columns = stored. A virtual one may be in no
+//   list, so it is never sent.
 // Source: PostgreSQL's pgoutput.c (check_and_fetch_column_list) and proto.c
 //   (logicalrep_should_publish_column).
 
-// About `a`, a row of pg_attribute of the table whose name the rows come under. `publication`: SQL for its OID.
+// About `a`, a row of pg_attribute of the table whose name the rows come under. `publication`: SQL
+// for its OID.
 std::string SentColumnSql(int server_version, std::string_view publication);
 
 // About the same: whether a column list can name it.
@@ -63,8 +65,8 @@ enum class PreflightMode { kStopAtFirst, kAll };
 PreflightReport RunPreflight(Connection* connection, const ConnectOptions& options,
                              PreflightMode mode, Deadline deadline);
 
-// For `run`, behind START: what `init` recorded meanwhile that keeps us from streaming. `facts`: what
-// preflight has read.
+// For `run`, behind START: what `init` recorded meanwhile that keeps us from streaming. `facts`:
+// what preflight has read.
 std::optional<StreamEnd> LookAtRecord(Connection* connection, const ConnectOptions& options,
                                       const base::SourceFacts& facts, Deadline deadline);
 
@@ -72,13 +74,14 @@ std::optional<StreamEnd> LookAtRecord(Connection* connection, const ConnectOptio
 // StreamEnd when connecting fails.
 std::variant<PreflightReport, StreamEnd> CheckSource(const ConnectOptions& options);
 
-// Which history the server has: identity, timelines, the log's end and whether it is in recovery, and
-// nothing else. StreamEnd: what could not be read.
+// Which history the server has: identity, timelines, the log's end and whether it is in recovery,
+// and nothing else. StreamEnd: what could not be read.
 std::variant<base::SourceFacts, StreamEnd> ReadHistory(const ConnectOptions& options);
 
-// For `run`, while its stream stands still: the same on a connection of its own, but for what concerns
-// the slot. Of a standby also that the slot is streamed from, and what `init` recorded since: everything up
-// to `looked_lsn` had been replayed when it was read. StreamEnd is the first problem.
+// For `run`, while its stream stands still: the same on a connection of its own, but for what
+// concerns the slot. Of a standby also that the slot is streamed from, and what `init` recorded
+// since: everything up to `looked_lsn` had been replayed when it was read. StreamEnd is the first
+// problem.
 std::variant<base::SourceFacts, StreamEnd> LookAgain(const ConnectOptions& options);
 
 // PreflightRun - one pass of preflight: each step is a question and its answer.
@@ -161,12 +164,12 @@ class PreflightRun {
 };
 
 // NoteDelivered - writes walpost.pipeline.delivered_lsn: everything before it is in Kafka.
-// Why: a slot can be moved by others, and progress in Kafka may be of another history of the server.
-//   What lies in the database goes back with it, so it is always of the server's own history. It is
-//   what outbox.maintain and `slot recreate` go by.
+// Why: a slot can be moved by others, and progress in Kafka may be of another history of the
+//   server. What lies in the database goes back with it, so it is always of the server's own
+//   history. It is what outbox.maintain and `slot recreate` go by.
 // Thread: one owner; blocking, for as long as the server's limits here: 1 s for a lock, 3 s in all.
-// Errors: in words, "" when there is nothing to say. Whatever fails, streaming can begin: then what is
-//   noted is older, and so still true.
+// Errors: in words, "" when there is nothing to say. Whatever fails, streaming can begin: then what
+//   is noted is older, and so still true.
 // Source: docs/design.md, "What the database knows".
 
 // `connection` is the one that preflight ran on and that is to stream. Writes nothing on a standby,

@@ -93,8 +93,8 @@ std::optional<StreamEnd> PreflightRun::Looked() {
   return SameTimeline();
 }
 
-// A server that is still on its timeline had not left it when the position was read, nor when it said
-// whether it is a standby.
+// A server that is still on its timeline had not left it when the position was read, nor when it
+// said whether it is a standby.
 std::optional<StreamEnd> PreflightRun::SameTimeline() {
   const Result identity = Query("IDENTIFY_SYSTEM");
   if (!identity.ok()) {
@@ -164,17 +164,18 @@ std::optional<StreamEnd> PreflightRun::Tables() {
   return TextTypes();
 }
 
-// Where the server looks for what publishes a table: in its own row and in those of the tables whose
-// partition it is. From 15 on only a row with its own name counts for a partition and for a partitioned
-// table. The server takes row filter and column list of a partition from there, and a parent's row may stay
-// while that one comes and goes. And when a partitioned table goes from one schema to another, a server
-// that has decoded rows of its partitions publishes them as before until the connection ends. From the
-// catalogs alone, which one snapshot shows: pg_publication_tables has what holds a moment later, and it
-// waits for locks on any table that is published.
+// Where the server looks for what publishes a table: in its own row and in those of the tables
+// whose partition it is. From 15 on only a row with its own name counts for a partition and for a
+// partitioned table. The server takes row filter and column list of a partition from there, and a
+// parent's row may stay while that one comes and goes. And when a partitioned table goes from one
+// schema to another, a server that has decoded rows of its partitions publishes them as before
+// until the connection ends. From the catalogs alone, which one snapshot shows:
+// pg_publication_tables has what holds a moment later, and it waits for locks on any table that is
+// published.
 Result PreflightRun::ReadTable(const SourceTable& wanted) {
   const bool parts = version() >= kPartsPublishedSince;
-  // A partition that was detached and attached again has other rows in pg_inherits; such a chain and
-  // the membership make one number.
+  // A partition that was detached and attached again has other rows in pg_inherits; such a chain
+  // and the membership make one number.
   std::string sql = absl::StrFormat(
       "WITH RECURSIVE up AS (SELECT c.oid AS relid, 0 AS depth, ''::text AS chain "
       "FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace "
@@ -387,8 +388,8 @@ std::optional<StreamEnd> PreflightRun::TextTypes() {
   return std::nullopt;
 }
 
-// As pgoutput decides it: with publish_via_partition_root a row comes under the topmost published table
-// that its own is a partition of, else under its leaf's name.
+// As pgoutput decides it: with publish_via_partition_root a row comes under the topmost published
+// table that its own is a partition of, else under its leaf's name.
 std::optional<StreamEnd> PreflightRun::NotPublished(const SourceTable& table, const Result& found) {
   const std::string name = QualifiedName(table);
   const std::string publication = QuoteIdentifier(options_.publication);

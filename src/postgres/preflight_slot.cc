@@ -17,8 +17,8 @@ using base::HaltReason;
 
 constexpr char kPlugin[] = "pgoutput";
 
-// A table of another layout, or one that was dropped meanwhile. Any other error, such as a lock on the
-// table, says nothing about what is recorded.
+// A table of another layout, or one that was dropped meanwhile. Any other error, such as a lock on
+// the table, says nothing about what is recorded.
 bool IsNotOurs(std::string_view sqlstate) {
   return sqlstate == sqlstate::kUndefinedTable || sqlstate == sqlstate::kUndefinedColumn ||
          sqlstate == sqlstate::kInvalidSchemaName;

@@ -35,7 +35,8 @@ class ReplicationStream {
 
   virtual int socket() const = 0;
 
-  // Reads what the socket holds into memory. Not calling it is back-pressure. True: there was something.
+  // Reads what the socket holds into memory. Not calling it is back-pressure. True: there was
+  // something.
   virtual bool Receive() = 0;
 
   // The next complete CopyData payload already in memory.
@@ -44,8 +45,8 @@ class ReplicationStream {
   // Valid after kEnded.
   virtual const StreamEnd& end() const = 0;
 
-  // Queues one CopyData payload (a standby status) and tries to send it. Not after CopyDone. After a
-  // failure of this or the next two do not wait for the socket: Receive and Take until kEnded.
+  // Queues one CopyData payload (a standby status) and tries to send it. Not after CopyDone. After
+  // a failure of this or the next two do not wait for the socket: Receive and Take until kEnded.
   virtual absl::Status Send(std::string_view payload) = 0;
 
   // True while queued bytes wait for the socket to become writable; then call Flush.
@@ -76,7 +77,8 @@ struct StartOptions {
 };
 
 // An option the server does not know is an error, so they follow from its version: `binary` and
-// `messages` exist from 14; before, values are text. proto_version 1 serves on every version while streaming is off.
+// `messages` exist from 14; before, values are text. proto_version 1 serves on every version while
+// streaming is off.
 std::string StartReplicationCommand(const StartOptions& options);
 
 // Lines of "<timeline> TAB <end LSN> TAB <reason>"; '#' starts a comment. kDataLoss otherwise.

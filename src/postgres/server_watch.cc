@@ -338,7 +338,8 @@ std::variant<Connection, StreamEnd> OpenBeside(const ConnectOptions& options,
                            within};
   auto opened = Connection::Open(wanted);
   const auto* const rejected = std::get_if<StreamEnd>(&opened);
-  // By the server, for max_wal_senders perhaps. Who has not answered would not answer the second one.
+  // By the server, for max_wal_senders perhaps. Who has not answered would not answer the second
+  // one.
   if (rejected != nullptr && !rejected->sqlstate.empty()) {
     wanted.replication = false;
     opened = Connection::Open(wanted);

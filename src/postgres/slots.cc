@@ -28,8 +28,8 @@ namespace {
 constexpr auto kAfterCancel = std::chrono::seconds(5);
 constexpr int kOptionListSince = 150000;
 constexpr int kFailoverSince = 170000;
-// Of a slot's snapshot: xmax may lie before xmin when transactions were rolled back while the slot was
-// made. What is below xmin is seen all the same, but the text could not be read back.
+// Of a slot's snapshot: xmax may lie before xmin when transactions were rolled back while the slot
+// was made. What is below xmin is seen all the same, but the text could not be read back.
 constexpr char kSnapshot[] =
     "SELECT concat_ws(':', pg_catalog.pg_snapshot_xmin(s), "
     "GREATEST(pg_catalog.pg_snapshot_xmin(s), pg_catalog.pg_snapshot_xmax(s)), "
@@ -152,8 +152,8 @@ absl::Status CreateFailure(const CreateSlotOptions& options, const ServerError& 
   return status;
 }
 
-// Without what the snapshot was for, the slot would stand for a history that nobody knows. The session that
-// made it may have ended.
+// Without what the snapshot was for, the slot would stand for a history that nobody knows. The
+// session that made it may have ended.
 absl::Status DropAgain(const CreateSlotOptions& options, Connection* connection,
                        const absl::Status& why) {
   connection->Query("ROLLBACK", std::chrono::steady_clock::now() + kAfterCancel);
@@ -185,7 +185,8 @@ absl::StatusOr<CreatedSlot> ReadSnapshot(const Result& created, const CreateSlot
   return slot;
 }
 
-// A copy waits for nobody, so between the old slot and the new one there is no slot for a moment only.
+// A copy waits for nobody, so between the old slot and the new one there is no slot for a moment
+// only.
 absl::Status ReplaceOld(const CreateSlotOptions& options, const std::string& made) {
   ASSIGN_OR_RETURN(SqlConnection connection,
                    SqlConnection::Connect(options.conninfo, options.application_name));
@@ -307,7 +308,8 @@ absl::StatusOr<CreatedSlot> CreateSlot(const CreateSlotOptions& options) {
   if (replaces) {
     RETURN_IF_ERROR(slot.status());
     const absl::Status replaced = ReplaceOld(options, name);
-    // The server would drop it a moment after this connection ends. Until then lists of slots show it.
+    // The server would drop it a moment after this connection ends. Until then lists of slots show
+    // it.
     connection.Query(absl::StrFormat("DROP_REPLICATION_SLOT %s", QuoteIdentifier(name)),
                      std::chrono::steady_clock::now() + kAfterCancel);
     RETURN_IF_ERROR(replaced);

@@ -67,11 +67,12 @@ struct CreateSlotOptions {
   std::string application_name = "walpost";
   bool failover = false;  // needs 17
   std::chrono::milliseconds timeout{30'000};
-  // Called once, with the name of a snapshot of exactly that moment, for SET TRANSACTION SNAPSHOT on
-  // other connections while it runs. An error drops the slot again.
+  // Called once, with the name of a snapshot of exactly that moment, for SET TRANSACTION SNAPSHOT
+  // on other connections while it runs. An error drops the slot again.
   std::function<absl::Status(const std::string&)> on_snapshot;
-  // In place of a slot of that name, which this drops. Called when nothing can be waited for any more; an
-  // error before it, or its own, changes nothing. Needs one slot more than there are, for a moment.
+  // In place of a slot of that name, which this drops. Called when nothing can be waited for any
+  // more; an error before it, or its own, changes nothing. Needs one slot more than there are, for
+  // a moment.
   std::function<absl::Status()> drop_old;
 };
 
@@ -87,10 +88,10 @@ absl::StatusOr<CreatedSlot> CreateSlot(const CreateSlotOptions& options);
 
 absl::Status DropSlot(SqlConnection* connection, const std::string& name);
 
-// SlotHold - keeps a slot in use, so that nobody can begin to stream from it or move it. Takes nothing out
-// of it.
-// Why: an operator's decision about a slot consists of several writes, and `run` must not begin to stream
-//   between two of them, or between a look at the slot and what is recorded by it.
+// SlotHold - keeps a slot in use, so that nobody can begin to stream from it or move it. Takes
+// nothing out of it.
+// Why: an operator's decision about a slot consists of several writes, and `run` must not begin to
+//   stream between two of them, or between a look at the slot and what is recorded by it.
 // Thread: one owner; blocking.   Lifetime: the slot is free again when it ends.
 // Units/limits: the end waits 2 s at most for the server to let go.
 // Errors: kFailedPrecondition (somebody else uses it, or it cannot be streamed from), kUnavailable.
@@ -98,8 +99,8 @@ class SlotHold {
  public:
   static absl::StatusOr<SlotHold> Take(const ConnectOptions& options);
 
-  // Whether it still has the slot, by `connection`: a server may have ended it. Asked in the transaction
-  // that writes, before its commit. kFailedPrecondition: it has not.
+  // Whether it still has the slot, by `connection`: a server may have ended it. Asked in the
+  // transaction that writes, before its commit. kFailedPrecondition: it has not.
   absl::Status Check(SqlConnection* connection) const;
 
   ~SlotHold();

@@ -43,8 +43,8 @@ class SqlConnection {
   absl::StatusOr<std::vector<Row>> Query(std::string_view sql,
                                          const std::vector<Cell>& parameters = {});
 
-  // A row at a time, however many there are; the row is valid until the callback returns. An error of
-  // the callback ends the statement.
+  // A row at a time, however many there are; the row is valid until the callback returns. An error
+  // of the callback ends the statement.
   absl::Status ForEachRow(std::string_view sql, const std::function<absl::Status(const Row&)>& row);
 
   // Several statements, no parameters, as one simple query (one implicit transaction).
@@ -53,7 +53,8 @@ class SqlConnection {
   // Others wait for the rows that it locks, also if this process is suspended or cut off: without a
   // statement for 10 s, the server ends it.
   absl::Status BeginTransaction();
-  // COMMIT, or ROLLBACK where `done` is an error, which it then returns. last_sqlstate() stays that of the error.
+  // COMMIT, or ROLLBACK where `done` is an error, which it then returns. last_sqlstate() stays that
+  // of the error.
   absl::Status EndTransaction(const absl::Status& done);
 
   int server_version() const;

@@ -67,7 +67,8 @@ constexpr std::size_t kMessageShownMax = 600;
 constexpr int kValuesMax = 10'000;
 constexpr int kDepthMax = 100;
 
-// Stops at what a registry does not send. A tree of it could take a hundred times the memory of the text.
+// Stops at what a registry does not send. A tree of it could take a hundred times the memory of the
+// text.
 class Limits final : public nlohmann::json_sax<Json> {
  public:
   bool null() override { return Value(); }

@@ -1,8 +1,9 @@
 // Client - the calls of Confluent's Schema Registry API that walpost makes.
 // Thread: one owner; blocking.
-// Errors: kUnavailable = nothing is known about the schema: the registry is away or overloaded, lets us
-//   not in (401, 403), or what answers is no registry. About the schema: kNotFound (no such subject, version or
-//   schema), kFailedPrecondition (not compatible), kInvalidArgument (not a schema, or not a subject).
+// Errors: kUnavailable = nothing is known about the schema: the registry is away or overloaded,
+//   lets us not in (401, 403), or what answers is no registry. About the schema: kNotFound (no such
+//   subject, version or schema), kFailedPrecondition (not compatible), kInvalidArgument (not a
+//   schema, or not a subject).
 // Source: Confluent's Schema Registry API; error codes 404xx, 409, 422xx.
 #pragma once
 
@@ -61,11 +62,12 @@ class Client {
   Http http_;
 };
 
-// Answers - what a Schema Registry, or whatever stands in its place, answers: checked, and taken apart.
+// Answers - what a Schema Registry, or whatever stands in its place, answers: checked, and taken
+// apart.
 // Why: apart from the requests, so that any bytes can be tried on it.
 // Thread: free functions.
-// Units/limits: what is shown of an answer's own text is cut. An answer with more values than a registry sends,
-//   or nested deeper, is none of a registry.
+// Units/limits: what is shown of an answer's own text is cut. An answer with more values than a
+//   registry sends, or nested deeper, is none of a registry.
 // Errors: as in client.h.
 // Source: Confluent's Schema Registry API.
 

@@ -4,8 +4,8 @@
 // Thread: one owner; blocking, `timeout` for each URL.
 // Units/limits: answers of up to kAnswerBytesMax.
 // Errors: kUnavailable: no URL could be reached, or all say 5xx or 429; what it says is for an
-//   operator. kInvalidArgument: a file of the options cannot be used. Any other answer, also an error,
-//   is an HttpAnswer.
+//   operator. kInvalidArgument: a file of the options cannot be used. Any other answer, also an
+//   error, is an HttpAnswer.
 #pragma once
 
 #include <chrono>
@@ -31,13 +31,15 @@ struct RegistryOptions {
   std::chrono::milliseconds refresh{300'000};  // of schemas that may change
 };
 
-// ReadFile - the whole of a file, or of a pipe that ends in time: a configuration, a secret, descriptors.
-// Why: a path that an operator gives may lead to a pipe that nobody writes to, or to a device without an end.
-//   It stands here because `config` reads files, too, and may use this module; the core does no I/O.
+// ReadFile - the whole of a file, or of a pipe that ends in time: a configuration, a secret,
+// descriptors.
+// Why: a path that an operator gives may lead to a pipe that nobody writes to, or to a device
+//   without an end. It stands here because `config` reads files, too, and may use this module; the
+//   core does no I/O.
 // Thread: free functions; blocking.
 // Units/limits: 10 s for what is no plain file, and bytes as the caller says.
-// Errors: kNotFound when there is none, kInvalidArgument when it cannot be read or is larger; the message says
-//   why and leaves it to the caller to name the file.
+// Errors: kNotFound when there is none, kInvalidArgument when it cannot be read or is larger; the
+//   message says why and leaves it to the caller to name the file.
 absl::StatusOr<std::string> ReadFile(const std::string& path, std::size_t bytes_max);
 
 struct HttpAnswer {

@@ -192,8 +192,8 @@ absl::StatusOr<Registered> Resolver::Exact(const std::string& subject, const Fil
   return found.ok() ? found : registered;
 }
 
-// In either form, or because the newest version declares the same. `schema` ends up in a form that the
-// registry takes.
+// In either form, or because the newest version declares the same. `schema` ends up in a form that
+// the registry takes.
 absl::StatusOr<Registered> Resolver::Found(const std::string& subject, const FileDescriptor& file,
                                            SchemaText* schema) {
   schema->text = AsBase64(file);

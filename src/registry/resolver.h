@@ -1,10 +1,10 @@
-// Resolver - which schema a record needs, by its name and subject: exactly the one in our descriptors,
-// or the subject's newest.
-// Why: what walpost writes must be readable by what it names. Where the application's descriptors are
-//   given, only the very same declarations will do; without them, the registry is believed.
+// Resolver - which schema a record needs, by its name and subject: exactly the one in our
+// descriptors, or the subject's newest.
+// Why: what walpost writes must be readable by what it names. Where the application's descriptors
+//   are given, only the very same declarations will do; without them, the registry is believed.
 // Thread: one owner; blocking.
-// Errors: kUnavailable = nothing is known, try again. kAborted = the registry answers, but not about
-//   this subject. Any other code is about the schema, in words for an operator.
+// Errors: kUnavailable = nothing is known, try again. kAborted = the registry answers, but not
+//   about this subject. Any other code is about the schema, in words for an operator.
 // Source: docs/schema-registry.md.
 #pragma once
 
@@ -31,8 +31,8 @@ struct Finding {
 
 class Resolver {
  public:
-  // `sources` by the numbers in SchemaNeed::source. kInvalidArgument for a descriptor set that cannot
-  // be used.
+  // `sources` by the numbers in SchemaNeed::source. kInvalidArgument for a descriptor set that
+  // cannot be used.
   static absl::StatusOr<std::shared_ptr<Resolver>> Create(
       RegistryOptions options, const std::vector<envelope::FramingOptions>& sources);
 

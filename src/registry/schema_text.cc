@@ -170,8 +170,8 @@ class Silent final : public google::protobuf::io::ErrorCollector,
   bool failed_ = false;
 };
 
-// Ends at the first error: behind one, protobuf's parser takes some braces for others, and so goes deeper
-// than the text is nested.
+// Ends at the first error: behind one, protobuf's parser takes some braces for others, and so goes
+// deeper than the text is nested.
 class TextUntilError final : public google::protobuf::io::ZeroCopyInputStream {
  public:
   TextUntilError(const std::string& text, const Silent& errors) : text_(text), errors_(errors) {}
@@ -201,8 +201,8 @@ class TextUntilError final : public google::protobuf::io::ZeroCopyInputStream {
   std::size_t at_ = 0;
 };
 
-// The parser has no limit of its own: it recurses at each brace that is open, and keeps a place for each
-// token or two. What is in comments and strings is neither, so its own tokens are counted.
+// The parser has no limit of its own: it recurses at each brace that is open, and keeps a place for
+// each token or two. What is in comments and strings is neither, so its own tokens are counted.
 bool IsWithinLimits(const std::string& text) {
   Silent errors;
   TextUntilError stream(text, errors);
@@ -288,7 +288,8 @@ void Measure(const Message& message, Extent* extent) {
   }
 }
 
-// Only what could be the same is built: some checks of protobuf's compare each range with all others.
+// Only what could be the same is built: some checks of protobuf's compare each range with all
+// others.
 bool IsAsLarge(const FileDescriptorProto& ours, const FileDescriptorProto& theirs) {
   Extent a;
   Measure(ours, &a);

@@ -1,8 +1,8 @@
 // Schema text - what a registry has of protobuf: .proto text, or base64 of a FileDescriptorProto.
 // Why: a registry's file says where in it a message stands, and whether it is the one that we have.
 // Thread: free functions.
-// Units/limits: kSchemaBytesMax, nested up to kSchemaDepthMax. Whatever it is, it takes some 50 MB and no
-//   deep stack while it is looked at, and no memory for where things stand in it.
+// Units/limits: kSchemaBytesMax, nested up to kSchemaDepthMax. Whatever it is, it takes some 50 MB
+//   and no deep stack while it is looked at, and no memory for where things stand in it.
 // Source: protobuf's own parser and descriptor pool.
 #pragma once
 
@@ -63,9 +63,9 @@ std::optional<google::protobuf::FileDescriptorProto> ReadSchema(const std::strin
 std::optional<std::vector<std::int32_t>> FindIndexes(
     const google::protobuf::FileDescriptorProto& file, const std::string& record);
 
-// Whether a registry's file declares what ours does: a registry that keeps what a person wrote does not
-// find it by what a compiler makes of it. Order and comments do not count, and names count for what they
-// mean. In doubt: no.
+// Whether a registry's file declares what ours does: a registry that keeps what a person wrote does
+// not find it by what a compiler makes of it. Order and comments do not count, and names count for
+// what they mean. In doubt: no.
 bool SameDeclarations(const google::protobuf::FileDescriptor& ours,
                       google::protobuf::FileDescriptorProto theirs);
 

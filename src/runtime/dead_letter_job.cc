@@ -176,8 +176,9 @@ absl::Status DeadLetterJob::CarryOut(const DeadLetterRequest& request, DeadLette
       request.of_key) {
     ASSIGN_OR_RETURN(reply->key_open, table_->KeyIsOpen(request.topic, request.key));
   }
-  // Counting takes the longer the more there are, so not for each row of a release, or for each release. But
-  // verbs write rows as well: that there are none left is never a matter of subtraction.
+  // Counting takes the longer the more there are, so not for each row of a release, or for each
+  // release. But verbs write rows as well: that there are none left is never a matter of
+  // subtraction.
   const bool counts = request.kind != Kind::kRead && request.kind != Kind::kLookAgain;
   const bool releases =
       request.kind == Kind::kDelivered || (request.kind == Kind::kDecision && !reply->rows.empty());

@@ -27,7 +27,8 @@ struct DeadLetterStore {
   kafka::KafkaOptions kafka;
 };
 
-// `streamed_from`: of the last connection. Another server of its conninfo may be a primary that was replaced.
+// `streamed_from`: of the last connection. Another server of its conninfo may be a primary that was
+// replaced.
 DeadLetterStore DeadLetterStoreOf(const RunOptions& options,
                                   const postgres::ConnectOptions& streamed_from,
                                   const base::SourceFacts& source);

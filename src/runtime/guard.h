@@ -20,8 +20,8 @@ inline constexpr std::chrono::milliseconds kReadProgressWithin{10'000};
 inline constexpr std::chrono::milliseconds kReadProgressWithinMax{40'000};
 // Behind START the server waits too, and the slot is in use.
 inline constexpr std::chrono::milliseconds kAskAgainWithin{15'000};
-// A process that has streamed believes for this long that a missing right passes. Between two answers at most
-// kDenyingMax count: in an outage there are none.
+// A process that has streamed believes for this long that a missing right passes. Between two
+// answers at most kDenyingMax count: in an outage there are none.
 inline constexpr std::chrono::milliseconds kDeniedMax{60'000};
 inline constexpr std::chrono::milliseconds kDenyingMax{15'000};
 
@@ -33,10 +33,10 @@ struct GuardHistory {
   std::chrono::milliseconds denying{0};  // for how long until then
 };
 
-// `known` is what this process knows to be acknowledged. While the slot is not above it, it counts for more
-// than the topic, unless that has a newer epoch: another process has held the slot, or an operator has
-// decided. Nobody can know that without Kafka, so a connection is made only when it answers. Null when
-// nothing is remembered.
+// `known` is what this process knows to be acknowledged. While the slot is not above it, it counts
+// for more than the topic, unless that has a newer epoch: another process has held the slot, or an
+// operator has decided. Nobody can know that without Kafka, so a connection is made only when it
+// answers. Null when nothing is remembered.
 postgres::Guard MakeGuard(const RunOptions& options, std::optional<base::Progress> known,
                           std::shared_ptr<GuardHistory> history);
 

@@ -1,8 +1,8 @@
 // Helper - the threads that may block: connecting, topic metadata, pings.
 // Why: the loop must never wait for a server; whatever may is a job here, and its result comes back
 //   by event fd. A peer that does not answer holds up its own queue and no other.
-// Thread: Run, RunDone and the destructor on the loop thread; the work of a queue on its own thread,
-//   which begins with the first job.
+// Thread: Run, RunDone and the destructor on the loop thread; the work of a queue on its own
+//   thread, which begins with the first job.
 // Lifetime: jobs still running when the helper is destroyed are given kPatience; after that their
 //   threads are left behind, holding only what the jobs themselves own, and no `done` is called.
 #pragma once
@@ -24,14 +24,15 @@
 namespace walpost::runtime {
 
 // Notifier - reports the loop to systemd: READY=1, STATUS=, WATCHDOG=1, RELOADING=1, STOPPING=1.
-// Why: fed by the loop itself, so that the watchdog ends a process whose loop hangs, whatever its other
-//   threads do. And without libsystemd, which would bring compressors and ciphers into a process that
-//   holds passwords: the protocol is a datagram, and stable by its manual, which says to write it so.
+// Why: fed by the loop itself, so that the watchdog ends a process whose loop hangs, whatever its
+//   other threads do. And without libsystemd, which would bring compressors and ciphers into a
+//   process that holds passwords: the protocol is a datagram, and stable by its manual, which says
+//   to write it so.
 // Thread: loop thread; never blocks. Without NOTIFY_SOCKET it does nothing.
 // Units/limits: READY=1 once, on first leaving `starting` for a state that needs no more waiting:
-//   streaming, backpressured, standby, or halted when that does not end the process. Before, and while
-//   draining, EXTEND_TIMEOUT_USEC keeps the service manager from giving up, as long as the loop turns.
-//   WATCHDOG=1 at a third of WATCHDOG_USEC.
+//   streaming, backpressured, standby, or halted when that does not end the process. Before, and
+//   while draining, EXTEND_TIMEOUT_USEC keeps the service manager from giving up, as long as the
+//   loop turns. WATCHDOG=1 at a third of WATCHDOG_USEC.
 // Source: sd_notify(3), sd_watchdog_enabled(3).
 class Notifier {
  public:

@@ -41,8 +41,8 @@ class Loop {
   // What is shown is no older than this; without anything new it is only shown to be alive.
   static constexpr std::chrono::milliseconds kPublishEvery{100};
   static constexpr std::chrono::milliseconds kPublishWhenIdleEvery{1'000};
-  // So old becomes the connection for dead letters: a server that is to shut down "smart" waits for its
-  // end. Not less, since a burst of jobs must not connect for each.
+  // So old becomes the connection for dead letters: a server that is to shut down "smart" waits for
+  // its end. Not less, since a burst of jobs must not connect for each.
   static constexpr std::chrono::milliseconds kDeadLettersConnected{5'000};
 
   Loop(const RunOptions& options, Signals* signals, Helper* helper, Dependencies dependencies,

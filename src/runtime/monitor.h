@@ -77,8 +77,8 @@ class Monitor {
 };
 
 // ServerView - what the stream and the monitor together say about the slot's room on the server.
-// Why: the stream alone knows positions and the limit; only SQL shows what else the server keeps for
-//   the slot. Where both know something, the monitor is right.
+// Why: the stream alone knows positions and the limit; only SQL shows what else the server keeps
+//   for the slot. Where both know something, the monitor is right.
 // Thread: loop thread.
 class ServerView {
  public:

@@ -46,8 +46,8 @@ struct RunOptions {
   std::function<absl::StatusOr<Reloaded>()> reload = {};
 };
 
-// `options` differ from those at the start in what may change only: how PostgreSQL, Kafka and the Schema
-// Registry are reached.
+// `options` differ from those at the start in what may change only: how PostgreSQL, Kafka and the
+// Schema Registry are reached.
 struct Reloaded {
   RunOptions options;
   observe::Severity log_level = observe::Severity::kInfo;

@@ -1,10 +1,10 @@
-// Replays recorded pgoutput messages through the real pipeline, with a sink that acknowledges at once:
-//   replay FILE OID [--without-progress | --format NAME]
+// Replays recorded pgoutput messages through the real pipeline, with a sink that acknowledges at
+//   once: replay FILE OID [--without-progress | --format NAME]
 // FILE: each message after its length in 4 bytes, big endian; OID: of the outbox table in it. For
-// callgrind, see scripts/lib/instructions.py: what counts is within Replay. Time is made up, so that every
-// run does the same: turns as far apart as the loop's under load, with about as many frames. All delays
-// are in one bucket, as they nearly are within a batch. What is shown is Show's: at each turn what the
-// loop does then, a snapshot as often, and a scrape and a status each second.
+// callgrind, see scripts/lib/instructions.py: what counts is within Replay. Time is made up, so
+// that every run does the same: turns as far apart as the loop's under load, with about as many
+// frames. All delays are in one bucket, as they nearly are within a batch. What is shown is Show's:
+// at each turn what the loop does then, a snapshot as often, and a scrape and a status each second.
 #include <glog/logging.h>
 
 #include <array>

@@ -1,5 +1,6 @@
-// What bytes mean: records as they were written when they were published, byte by byte. walpost still writes and reads
-// exactly these, so an event of today says to yesterday's consumer what it said before.
+// What bytes mean: records as they were written when they were published, byte by byte. walpost
+// still writes and reads exactly these, so an event of today says to yesterday's consumer what it
+// said before.
 #include <gtest/gtest.h>
 #include <walpost/v1/envelope.pb.h>
 

@@ -1,4 +1,5 @@
-// The stream contract on a real server: over TCP, a unix socket and TLS; and what only a real server does.
+// The stream contract on a real server: over TCP, a unix socket and TLS; and what only a real
+// server does.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <poll.h>
@@ -187,7 +188,8 @@ TEST_P(RealStream, SilentClientIsDroppedByTheServer) {
 
 TEST_P(RealStream, SendThatMeetsAClosedConnectionFailsAndTakeReportsTheEnd) {
   harness_->Kill();
-  // The first may still fit the socket of a server that is going; then the descriptor is gone or readable.
+  // The first may still fit the socket of a server that is going; then the descriptor is gone or
+  // readable.
   absl::Status sent = stream_->Send(harness_->Status());
   for (int i = 0; i < 1'000 && sent.ok(); ++i) {
     poll(nullptr, 0, 10);

@@ -15,8 +15,8 @@
 namespace walpost::testing {
 namespace {
 
-// Producers do not end while they are held, for at most 20 s: a stand-in for a name server or broker
-// that keeps librdkafka waiting.
+// Producers do not end while they are held, for at most 20 s: a stand-in for a name server or
+// broker that keeps librdkafka waiting.
 class SlowDestroys {
  public:
   void Hold(bool hold) {

@@ -1,6 +1,7 @@
 // StreamContract - what every ReplicationStream must do, whatever is behind it.
-// Why: the loop is tested against the fake and runs against libpq; both must keep the same promises.
-// How: derive a harness, hand its factory to INSTANTIATE_TEST_SUITE_P, link stream_contract.cc.
+// Why: the loop is tested against the fake and runs against libpq; both must keep the same
+// promises. How: derive a harness, hand its factory to INSTANTIATE_TEST_SUITE_P, link
+// stream_contract.cc.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -23,7 +24,8 @@ class StreamHarness {
   // A stream from the first event that was not committed as received.
   virtual std::unique_ptr<postgres::ReplicationStream> Open() = 0;
 
-  // Makes `count` frames that hold "<number>:" with number counting up from the last call, and `size` bytes of filling.
+  // Makes `count` frames that hold "<number>:" with number counting up from the last call, and
+  // `size` bytes of filling.
   virtual void Produce(int count, std::size_t size) = 0;
 
   // The number in a frame that Produce made, -1 in any other.
@@ -38,7 +40,8 @@ class StreamHarness {
   // Statuses that reached the other end.
   virtual bool StatusArrived() = 0;
 
-  // How long a server waits for a status before it gives up; the contract keeps a stream unread for longer.
+  // How long a server waits for a status before it gives up; the contract keeps a stream unread for
+  // longer.
   virtual int ServerTimeoutMs() const = 0;
 
   // The server ends the stream abruptly.

@@ -1,5 +1,5 @@
-// An input is a configuration file. It is rejected with a reason, or read; what was read and is shown
-// reads back as the same.
+// An input is a configuration file. It is rejected with a reason, or read; what was read and is
+// shown reads back as the same.
 #include <glog/logging.h>
 
 #include <fstream>

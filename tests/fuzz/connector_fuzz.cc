@@ -1,5 +1,5 @@
-// An input is the file of a Debezium connector: JSON or properties. It is rejected with a reason, or becomes YAML
-// that loads; and what stood only under names of secrets does not come out.
+// An input is the file of a Debezium connector: JSON or properties. It is rejected with a reason,
+// or becomes YAML that loads; and what stood only under names of secrets does not come out.
 #include <glog/logging.h>
 #include <yaml-cpp/yaml.h>
 

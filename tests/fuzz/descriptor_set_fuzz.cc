@@ -1,4 +1,5 @@
-// An input is a FileDescriptorSet. It is rejected with a reason, or all that it declares is found in it.
+// An input is a FileDescriptorSet. It is rejected with a reason, or all that it declares is found
+// in it.
 #include <glog/logging.h>
 #include <google/protobuf/descriptor.pb.h>
 #include <google/protobuf/stubs/logging.h>

@@ -1,6 +1,7 @@
-// An input is a text from a server, a library or a writer of events, by its first byte: a timeline history
-// of PostgreSQL's, librdkafka's statistics, a topic's configuration in lines name=value, an LSN, the position
-// that a record's header names, the setting synchronous_standby_names, or what is shown to people.
+// An input is a text from a server, a library or a writer of events, by its first byte: a timeline
+// history of PostgreSQL's, librdkafka's statistics, a topic's configuration in lines name=value, an
+// LSN, the position that a record's header names, the setting synchronous_standby_names, or what is
+// shown to people.
 #include <glog/logging.h>
 
 #include <algorithm>

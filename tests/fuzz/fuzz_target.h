@@ -13,8 +13,8 @@
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size);
 
-// Changes `data` in place and returns the new size, at most `size_max`. Only targets whose input has
-// a frame around it that blind changes would destroy define it.
+// Changes `data` in place and returns the new size, at most `size_max`. Only targets whose input
+// has a frame around it that blind changes would destroy define it.
 extern "C" std::size_t LLVMFuzzerCustomMutator(std::uint8_t* data, std::size_t size,
                                                std::size_t size_max, unsigned int seed)
     __attribute__((weak));

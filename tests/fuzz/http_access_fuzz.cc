@@ -1,6 +1,6 @@
-// An input is what a stranger may put into a request's headers, and an operator into http: Authorization, the
-// token, Host, http.listen, a line each. Nobody is let in who does not know the token, and no foreign
-// site's name is taken for ours.
+// An input is what a stranger may put into a request's headers, and an operator into http:
+// Authorization, the token, Host, http.listen, a line each. Nobody is let in who does not know the
+// token, and no foreign site's name is taken for ours.
 #include <glog/logging.h>
 
 #include <algorithm>

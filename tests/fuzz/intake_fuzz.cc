@@ -1,6 +1,6 @@
-// An input is a replication stream (intake_input.h) with tables, rows and events of its own. However
-// it lies: it ends in a Halt or in records that a Kafka client can be given, none twice, none out of
-// order, and the tracker's own checks on what may be confirmed hold.
+// An input is a replication stream (intake_input.h) with tables, rows and events of its own.
+// However it lies: it ends in a Halt or in records that a Kafka client can be given, none twice,
+// none out of order, and the tracker's own checks on what may be confirmed hold.
 #include <glog/logging.h>
 
 #include <string>

@@ -1,5 +1,6 @@
 // An input is the content of a logical message. The generated class says what it means: what is
-// taken as an event must be exactly that, and what that class would write must not be called malformed.
+// taken as an event must be exactly that, and what that class would write must not be called
+// malformed.
 #include <glog/logging.h>
 #include <google/protobuf/stubs/logging.h>
 

@@ -1,6 +1,6 @@
-// An input is what a Schema Registry, or anybody in its place, answers: the first byte says to which question
-// and with which code, the rest is the body; or it is a schema's text, or the file that a schema's base64 is
-// of.
+// An input is what a Schema Registry, or anybody in its place, answers: the first byte says to
+// which question and with which code, the rest is the body; or it is a schema's text, or the file
+// that a schema's base64 is of.
 #include <glog/logging.h>
 #include <google/protobuf/descriptor.pb.h>
 #include <google/protobuf/stubs/logging.h>

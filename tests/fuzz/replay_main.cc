@@ -3,9 +3,9 @@
 //     fuzz_decoder             the corpus and WALPOST_FUZZ mutations (2000 unless set)
 //     fuzz_decoder FILE ...    these inputs and nothing else
 //
-// WALPOST_SEED repeats a run. The inputs run in a child process, so that the one it died of, however
-// it died, is still known: it is written to <program>.input in the current folder. Give that file to
-// the program to see it again; once repaired, it belongs into the corpus.
+// WALPOST_SEED repeats a run. The inputs run in a child process, so that the one it died of,
+// however it died, is still known: it is written to <program>.input in the current folder. Give
+// that file to the program to see it again; once repaired, it belongs into the corpus.
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>

@@ -1,6 +1,7 @@
-// An input is what walpost reads back from where operators may write as well: the first byte says which
-// parser reads the rest. A row of walpost.dead_letters, an outbox row that one of them keeps, what is noted there of its schema, what
-// `walpost.pipeline.backfill` says, the envelope that a verb shows, or a conninfo.
+// An input is what walpost reads back from where operators may write as well: the first byte says
+// which parser reads the rest. A row of walpost.dead_letters, an outbox row that one of them keeps,
+// what is noted there of its schema, what `walpost.pipeline.backfill` says, the envelope that a
+// verb shows, or a conninfo.
 #include <glog/logging.h>
 
 #include <algorithm>

@@ -1,6 +1,7 @@
 // KillPoint - one place where the loop meets the outside, at which the process dies or dawdles.
-// How: WALPOST_KILL_POINT = <place>:crash:<N> dies as by kill -9 when the place is passed for the Nth
-//   time; <place>:delay:<N>:<ms> stands still that long at every Nth passage. Unset: nothing happens.
+//   How: WALPOST_KILL_POINT = <place>:crash:<N> dies as by kill -9 when the place is passed for the
+//   Nth time; <place>:delay:<N>:<ms> stands still that long at every Nth passage. Unset: nothing
+//   happens.
 // Thread: each place is passed by one thread alone.   Lifetime: the process.
 #pragma once
 

@@ -39,8 +39,8 @@ void Simulation::CheckStatus(const pgoutput::StandbyStatus& status, const char* 
   }
 }
 
-// How far it is remembered; `none` where it is not. A dead process's record of a timeline that is gone may
-// have come late, and counts for more.
+// How far it is remembered; `none` where it is not. A dead process's record of a timeline that is
+// gone may have come late, and counts for more.
 base::Lsn Simulation::Remembered(base::Lsn none) const {
   const std::optional<base::Progress>& highest = kafka_.progress().highest();
   base::Lsn remembered = highest ? highest->end_lsn : none;
@@ -59,7 +59,8 @@ bool Simulation::Delivered() const {
          !connection_->walsender->in_transaction();
 }
 
-// What was handed over with everything before it. Of a standby, as far as it is known to be of its timeline.
+// What was handed over with everything before it. Of a standby, as far as it is known to be of its
+// timeline.
 base::Lsn Simulation::Complete() const {
   const base::SourceFacts& facts = *pipeline_->facts();
   return facts.in_recovery ? std::min(connection_->complete, facts.looked_lsn)
@@ -89,8 +90,8 @@ void Simulation::CheckFinalStatus(const pgoutput::StandbyStatus& status) {
     Require(status.flush >= Complete(),
             "a stop with time left confirms %s, but everything up to %s is delivered",
             status.flush.ToString(), Complete().ToString());
-    // No transaction is open, also not one of the connection before, and what is remembered of it has
-    // not been deleted meanwhile: the server alone may forget it.
+    // No transaction is open, also not one of the connection before, and what is remembered of it
+    // has not been deleted meanwhile: the server alone may forget it.
     if (status.flush >= handed_ && !kafka_.progress().lacks()) {
       judge_.OnCleanStop();
     }

@@ -186,8 +186,8 @@ bool DeadLetterTable::HasDiscard(const DeadLetter& of) const {
          });
 }
 
-// The oldest; beside a release the oldest discard of something else, beside a discard the oldest retry of
-// something else. 0: there is none.
+// The oldest; beside a release the oldest discard of something else, beside a discard the oldest
+// retry of something else. 0: there is none.
 std::int64_t DeadLetterTable::NextDecision(const pipeline::DeadLetterRequest& request,
                                            std::string* waits_for) {
   for (const std::int64_t seq : decided_) {

@@ -31,7 +31,8 @@ class DeadLetterTable {
   // Until the next call of anything else.
   std::vector<const base::DeadLetter*> Open() const;
 
-  // An operator goes on at an earlier position: what was sent comes again, and nothing is known of it.
+  // An operator goes on at an earlier position: what was sent comes again, and nothing is known of
+  // it.
   void ForgetSent() { sent_.clear(); }
 
   // Another cluster has the rows now, and stands behind all of them.
@@ -63,7 +64,8 @@ class DeadLetterTable {
   std::uint64_t written_ = 0;
   std::int64_t next_seq_ = 1;
   std::vector<std::int64_t> decided_;  // in the order of the decisions
-  // By topic and key, since walpost last read what is parked. Whatever is written behind those is sent, too.
+  // By topic and key, since walpost last read what is parked. Whatever is written behind those is
+  // sent, too.
   std::set<std::pair<std::string, std::string>> released_;
   std::set<std::pair<std::string, std::string>> sent_;  // by position and id
 };

@@ -136,8 +136,9 @@ void Simulation::OtherActsLater() {
   slot_free_at_ = *other_acts_at_ + milliseconds(random_.Below(1'000));
 }
 
-// A firewall forgets the connection. The server's last answer from walpost was at most a third of its time-out
-// ago, and what has arrived is still read. Another instance acts after the window that docs/design.md states.
+// A firewall forgets the connection. The server's last answer from walpost was at most a third of
+// its time-out ago, and what has arrived is still read. Another instance acts after the window that
+// docs/design.md states.
 void Simulation::LoseSilently() {
   const milliseconds timeout(plan_.wal_sender_timeout_ms);
   if (!connection_ || connection_->end || connection_->lost || timeout.count() == 0 ||

@@ -42,8 +42,8 @@ class Judge {
  public:
   Judge(const ModelPostgres* server, const Plan& plan);
 
-  // The event a record is of. G2: nothing that was rolled back or never written; every byte of it is
-  // right.
+  // The event a record is of. G2: nothing that was rolled back or never written; every byte of it
+  // is right.
   Identity Identify(const envelope::Record& record);
 
   // A new producer. What it is given of a key has no gap and begins at or before the first event of
@@ -51,8 +51,8 @@ class Judge {
   void OnSession();
   void OnSubmitted(const Identity& what);
 
-  // G3, as a consumer sees it that drops by position: of the event's topic only. `late`: a producer that is
-  // gone had sent it.
+  // G3, as a consumer sees it that drops by position: of the event's topic only. `late`: a producer
+  // that is gone had sent it.
   void OnVisible(const Identity& what, bool late = false);
 
   // A good report.
@@ -113,7 +113,8 @@ class Judge {
   // Someone else did something: what comes again may not come to its end.
   void OnForeign() { foreign_ = true; }
 
-  // Behind what came again, everything came again: a consumer that keeps the last of a key has the newest.
+  // Behind what came again, everything came again: a consumer that keeps the last of a key has the
+  // newest.
   void CheckNewest() const;
 
   // Since the process began.

@@ -47,7 +47,8 @@ void Judge::OnSkippedUnreported() {
   }
 }
 
-// It came from the slot, and is to be written: once more after a crash, or after a reply that was lost.
+// It came from the slot, and is to be written: once more after a crash, or after a reply that was
+// lost.
 void Judge::OnInsertAsked(const DeadLetter& row) {
   Grow();
   const std::uint64_t index = Find(row.event_id);

@@ -372,8 +372,8 @@ void ModelKafka::BlameTopics() {
   }
 }
 
-// An answer counts against a record when it is about this one record, or, when it says nothing about
-// it, after minutes.
+// An answer counts against a record when it is about this one record, or, when it says nothing
+// about it, after minutes.
 bool ModelKafka::MayBlame(const Identity& what, FailureKind kind) {
   if (what.kind == Identity::Kind::kAgain) {  // nothing is lost: the operator is asked again
     return kind != FailureKind::kSessionEnded &&
@@ -395,7 +395,8 @@ bool ModelKafka::MayBeWritten(const Identity& what) {
          now_ >= topics_[server_->events()[what.event].topic].not_writable_until;
 }
 
-// No record of it may be written: that counts for all of them, and for those that come a little later.
+// No record of it may be written: that counts for all of them, and for those that come a little
+// later.
 bool ModelKafka::MayBlameTopic(const Identity& what) {
   constexpr milliseconds kReportedWithin{10'000};
   if (what.kind != Identity::Kind::kEvent) {

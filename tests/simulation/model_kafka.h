@@ -114,8 +114,8 @@ class ModelKafka final : public delivery::Sink {
   };
 
   struct Partition {
-    // Without a report, in order; the landed ones come first. What stands behind those that are sent
-    // waits in walpost.
+    // Without a report, in order; the landed ones come first. What stands behind those that are
+    // sent waits in walpost.
     std::deque<Message> messages;
     std::size_t sent = 0;
     bool failed = false;  // of this session

@@ -1,8 +1,8 @@
 // ModelPostgres - a server as walpost sees it: a log of committed transactions, one slot, and
 // walsenders that put them on the wire in pgoutput's own bytes.
-// Why: what the server does wrong (nothing), forgets (confirmed_flush after a crash) and sends again
-//   (exactly the transactions with commit_lsn >= max(confirmed_flush, START)) decides what may be
-//   confirmed.
+// Why: what the server does wrong (nothing), forgets (confirmed_flush after a crash) and sends
+//   again (exactly the transactions with commit_lsn >= max(confirmed_flush, START)) decides what
+//   may be confirmed.
 // Thread: one owner.
 // Source: docs/design.md, facts 1-5; walsender.c and snapbuild.c of PostgreSQL.
 #pragma once
@@ -148,8 +148,8 @@ class ModelPostgres {
   void FailoverLoses();
   // What a backup of its disk would hold.
   void TakeCopy();
-  // The disk is put back to that, and goes on from there: on the same timeline, or on a new one. Writes
-  // some transactions at once.
+  // The disk is put back to that, and goes on from there: on the same timeline, or on a new one.
+  // Writes some transactions at once.
   void PutBack(base::WallTime now);
   // Another server, with nothing of this one's log.
   void BecomeAnotherCluster();
@@ -235,7 +235,8 @@ class ModelPostgres {
   bool configured_ = true;
   bool prefix_configured_ = false;
   std::uint32_t adopted_at_xid_ = 0;
-  // Set back to before an adoption, it does not come that far again before walpost looks: nothing would show it.
+  // Set back to before an adoption, it does not come that far again before walpost looks: nothing
+  // would show it.
   std::uint32_t held_below_ = 0;
   std::uint32_t adopted_from_ = 0;        // the first id whose rows of the table are events
   std::vector<std::uint32_t> open_xids_;  // of transactions that began long ago
@@ -276,7 +277,8 @@ class Walsender {
  public:
   Walsender(const ModelPostgres* server, base::Lsn start, Random* random);
 
-  // The next frame, sent at `now`; nullopt when everything was sent, or when it failed (see failed()).
+  // The next frame, sent at `now`; nullopt when everything was sent, or when it failed (see
+  // failed()).
   std::optional<std::string> Next(base::WallTime now);
 
   std::string Keepalive(bool reply_requested, base::WallTime now) const;

@@ -183,8 +183,8 @@ void Simulation::Operator() {
   }
 }
 
-// At the end: everything that is parked goes on, and what cannot is discarded. A key with a retry is left
-// alone: that is carried out, or taken back.
+// At the end: everything that is parked goes on, and what cannot is discarded. A key with a retry
+// is left alone: that is carried out, or taken back.
 void Simulation::OperatorReleases() {
   if (!operator_.Chance(50)) {
     return;

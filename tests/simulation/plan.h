@@ -1,5 +1,5 @@
-// Plan - what one history is made of; all of it follows from the seed, unless something was switched
-// off or cut to make a failing history smaller.
+// Plan - what one history is made of; all of it follows from the seed, unless something was
+// switched off or cut to make a failing history smaller.
 // Why: every history has a random few kinds of faults only. With all of them on at once none gets
 //   far enough to matter.
 // Thread: values.
@@ -19,8 +19,8 @@ inline constexpr char kDeadLetterTopic[] = "walpost-dlq";
 // More than any other event has.
 inline constexpr std::size_t kEventBytesMax = 8'000;
 
-// Kinds that can be switched off one by one. From gathering on they are kinds of load. New ones come last
-// and are drawn apart, so that a seed means what it meant before.
+// Kinds that can be switched off one by one. From gathering on they are kinds of load. New ones
+// come last and are drawn apart, so that a seed means what it meant before.
 #define WALPOST_SIMULATION_FAULTS(X) \
   X(connection_loss)                 \
   X(connect_failure)                 \

@@ -20,10 +20,10 @@ class ProgressLog {
   // By someone else.
   void Delete();
 
-  // What Kafka does: of the first `closed` records, which lie in segments that are closed, only the last
-  // stays. Those behind them are not touched. All have one key. False: the last one does not count,
-  // because it landed late, from a process that is gone; that it stays the last one until its segment
-  // is closed, days later, is not modelled.
+  // What Kafka does: of the first `closed` records, which lie in segments that are closed, only the
+  // last stays. Those behind them are not touched. All have one key. False: the last one does not
+  // count, because it landed late, from a process that is gone; that it stays the last one until
+  // its segment is closed, days later, is not modelled.
   bool Compact(std::size_t closed);
 
   // A first start, or an operator's decision: nothing of before counts any more.

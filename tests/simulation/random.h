@@ -1,4 +1,5 @@
-// Random - a small, fast generator whose whole state is the seed: the same history on every machine.
+// Random - a small, fast generator whose whole state is the seed: the same history on every
+// machine.
 // Why: std::uniform_int_distribution is not the same everywhere, and a mt19937 costs more to seed
 //   than a short history takes.
 // Thread: a value.

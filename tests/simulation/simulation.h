@@ -1,8 +1,9 @@
 // Simulation - one history: the real pipeline between a model server and a model Kafka, on a clock
 // that jumps, with faults drawn from a seed, judged at every turn.
-// Why: what goes wrong together goes wrong once in a million hours; here that is a minute.
-// How: a turn does what runtime::Loop does in one, in the same order; what the world does meanwhile is
-//   drawn before it. After the planned turns nothing goes wrong any more, and everything must arrive.
+// Why: what goes wrong together goes wrong once in a million hours; here that is a minute. How: a
+//   turn does what runtime::Loop does in one, in the same order; what the world does meanwhile is
+//   drawn before it. After the planned turns nothing goes wrong any more, and everything must
+//   arrive.
 // Thread: one owner.
 // Errors: throws Violation; a failed CHECK of the core ends the process.
 #pragma once

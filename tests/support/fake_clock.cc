@@ -1,10 +1,13 @@
-// A wall clock that a test can set, for one process: preloaded, it adds what the file of FAKE_CLOCK says, seconds as a 64-bit number.
-// The monotonic clock stays, as it does when somebody sets a machine's clock.
+// A wall clock that a test can set, for one process: preloaded, it adds what the file of FAKE_CLOCK
+// says, seconds as a 64-bit number. The monotonic clock stays, as it does when somebody sets a
+// machine's clock.
 //
-// Who waits until a time of the wall clock waits as the kernel would let him: a clock that is set back makes the wait longer, one
-// that is set forward ends it. So waits go on in slices, and the clock is read after each.
+// Who waits until a time of the wall clock waits as the kernel would let him: a clock that is set
+// back makes the wait longer, one that is set forward ends it. So waits go on in slices, and the
+// clock is read after each.
 //
-// Nothing here calls the C library's own clock: an allocator may ask for the time before the loader is done.
+// Nothing here calls the C library's own clock: an allocator may ask for the time before the loader
+// is done.
 
 #include <fcntl.h>
 #include <pthread.h>
@@ -23,7 +26,8 @@ namespace {
 
 constexpr int64_t kSecond = 1'000'000'000;
 constexpr int64_t kSlice = 100'000'000;
-// An older time is one of the monotonic clock: pthread_cond_timedwait does not say which clock it means.
+// An older time is one of the monotonic clock: pthread_cond_timedwait does not say which clock it
+// means.
 constexpr int64_t kWallClockFrom_s = 1'000'000'000;
 
 const volatile int64_t* offset_s = nullptr;

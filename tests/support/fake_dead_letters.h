@@ -1,4 +1,5 @@
-// FakeDeadLetters - walpost.dead_letters in memory, as the runtime carries out what the pipeline asks.
+// FakeDeadLetters - walpost.dead_letters in memory, as the runtime carries out what the pipeline
+// asks.
 // Thread: one owner.
 #pragma once
 

@@ -1,7 +1,7 @@
 // FakeSink - a Sink whose reports the test decides: what, for which record, when.
-// Why: the pipeline's policy is about failures that a real Kafka produces once a month.
-// How: commands (Deliver, Fail, ...) are queued and become reports in the next Poll. Like the real
-//   one it gives the records still outstanding at Close a failed report each, and calls OnClosed after
+// Why: the pipeline's policy is about failures that a real Kafka produces once a month. How:
+//   commands (Deliver, Fail, ...) are queued and become reports in the next Poll. Like the real one
+//   it gives the records still outstanding at Close a failed report each, and calls OnClosed after
 //   the last.
 // Thread: one owner.
 // Errors: CHECK-fails when the caller breaks the seam's rules (Submit while closed, bytes of an

@@ -45,8 +45,8 @@ MockKafka::~MockKafka() {
 
 std::string MockKafka::bootstrap() const { return rd_kafka_mock_cluster_bootstraps(cluster_); }
 
-// The cluster's thread misses a command while it ends the one before, and takes it a second later. It
-// never misses a new connection.
+// The cluster's thread misses a command while it ends the one before, and takes it a second later.
+// It never misses a new connection.
 void MockKafka::Wake() const {
   const std::string address = bootstrap();
   sockaddr_in broker{};
@@ -70,7 +70,8 @@ void MockKafka::CreateTopic(const std::string& name, int partitions) {
 void MockKafka::FailTopic(const std::string& name, rd_kafka_resp_err_t error) {
   Wake();
   if (error != RD_KAFKA_RESP_ERR_NO_ERROR && error != RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART) {
-    // As a broker does, it gives no partitions beside an error: librdkafka 2.8 does not survive them.
+    // As a broker does, it gives no partitions beside an error: librdkafka 2.8 does not survive
+    // them.
     (void)rd_kafka_mock_topic_create(cluster_, name.c_str(), 0, 1);
     Wake();
   }

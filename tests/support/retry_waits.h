@@ -1,4 +1,5 @@
-// RetryWaits - DeadLetterTable::NextDecision's rule for one row, for the tables that tests have in memory.
+// RetryWaits - DeadLetterTable::NextDecision's rule for one row, for the tables that tests have in
+// memory.
 #pragma once
 
 #include <string>

@@ -345,7 +345,8 @@ class Undeliverables {
     return true;
   }
 
-  // What was sent to its own topic leaves the table; whatever else was decided stands in the closed row.
+  // What was sent to its own topic leaves the table; whatever else was decided stands in the closed
+  // row.
   std::string DecidedOtherwise(const Target& target,
                                const std::map<std::int64_t, DeadLetter>& rows) const {
     std::size_t discarded = 0;

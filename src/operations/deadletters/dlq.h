@@ -1,4 +1,5 @@
-// Dlq - what the verbs about dead letters share: which ones are meant, and how their table is opened.
+// Dlq - what the verbs about dead letters share: which ones are meant, and how their table is
+// opened.
 // Thread: values; OpenDeadLetters blocks.
 // Errors: postgres::DeadLetterTable's; ParseTime and CheckFilter: kInvalidArgument, for the one who
 //   typed.
@@ -54,9 +55,10 @@ absl::StatusOr<std::optional<postgres::DeadLetterTable>> FindDeadLetters(
     const PipelineSettings& options);
 
 // DlqRetry, DlqDiscard - an operator's decision about dead letters.
-// Why: the order of a parked key must be kept while new events follow, so only `run` sends. The verb
-//   writes the decision into the table and waits until it was carried out. Of a parked key a retry is
-//   always about the whole of it. What a target needs is written in one transaction with its decision.
+// Why: the order of a parked key must be kept while new events follow, so only `run` sends. The
+//   verb writes the decision into the table and waits until it was carried out. Of a parked key a
+//   retry is always about the whole of it. What a target needs is written in one transaction with
+//   its decision.
 // Thread: blocking.
 // Errors: in Outcome. 64 without a filter, and for a discard that is not confirmed; 75 when
 //   anything meant is still undecided: each is named, and the others are done all the same.

@@ -2,10 +2,10 @@
 // Why: "nothing is missing" is to be seen, not believed: every night, of yesterday, beside the live
 //   stream or on a standby.
 // Thread: blocking.
-// Units/limits: reads each row and each record once; on disk it takes some 200 bytes for each, and in
-//   memory it holds one part in 128 of them at a time.
-// Errors: in Outcome: 65 when an event is missing or out of order, else 75 when some are unknown, or the
-//   standby lags, else as everywhere.
+// Units/limits: reads each row and each record once; on disk it takes some 200 bytes for each, and
+//   in memory it holds one part in 128 of them at a time.
+// Errors: in Outcome: 65 when an event is missing or out of order, else 75 when some are unknown,
+//   or the standby lags, else as everywhere.
 // Source: docs/database.md, "Is anything missing?".
 #pragma once
 

@@ -69,8 +69,8 @@ void Backfill::ReportProgress(const std::string& what, std::uint64_t done, std::
   }
 }
 
-// A snapshot keeps rows that are deleted, but not a table that is dropped. Nor does it help who goes on
-// after an interruption: he reads the table again.
+// A snapshot keeps rows that are deleted, but not a table that is dropped. Nor does it help who
+// goes on after an interruption: he reads the table again.
 absl::Status Backfill::HoldTables(SqlConnection* connection,
                                   std::chrono::milliseconds timeout) const {
   RETURN_IF_ERROR(connection->Execute(

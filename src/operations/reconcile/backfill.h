@@ -1,13 +1,14 @@
-// Backfill - sends the rows that the stream will not bring: those that were in the outbox tables before
-// the slot was made.
-// Why: the stream brings exactly what the slot's snapshot does not see; what it sees is in the tables
-//   and nowhere else. For a first slot (`init --backfill`) that is every row. For one in place of
-//   a slot that was lost (`slot recreate`) it is those of the gap that Kafka does not hold. What is to
-//   be done and how far it is stands in walpost.pipeline, so it goes on after an interruption.
+// Backfill - sends the rows that the stream will not bring: those that were in the outbox tables
+// before the slot was made.
+// Why: the stream brings exactly what the slot's snapshot does not see; what it sees is in the
+//   tables and nowhere else. For a first slot (`init --backfill`) that is every row. For one in
+//   place of a slot that was lost (`slot recreate`) it is those of the gap that Kafka does not
+//   hold. What is to be done and how far it is stands in walpost.pipeline, so it goes on after an
+//   interruption.
 // Thread: one owner; blocking.
-// Limits: repeats nothing after an interruption: what is in the topics is looked for.
-//   Goes on only in tables with a column `tx` of type xid8; of another one it begins again with a new
-//   slot. PostgreSQL keeps the rows that are left in temporary files until they are sent.
+// Limits: repeats nothing after an interruption: what is in the topics is looked for. Goes on only
+//   in tables with a column `tx` of type xid8; of another one it begins again with a new slot.
+//   PostgreSQL keeps the rows that are left in temporary files until they are sent.
 // Errors: those of reading and writing; kInvalidArgument names the row that cannot be sent.
 // Source: docs/database.md, "Start with a table that has rows" and "After a lost slot".
 #pragma once
@@ -37,8 +38,9 @@ namespace walpost::operations {
 struct Gap {
   std::string cluster;  // system identifier: whose positions these are
   base::Lsn from;       // everything before it is in Kafka; 0/0 = not known
-  // Notes of outbox.maintain count up to here: as far as the database itself knows to be delivered. By
-  // `from` alone they must not be chosen, which may be of another history of the server. 0/0 = none.
+  // Notes of outbox.maintain count up to here: as far as the database itself knows to be delivered.
+  // By `from` alone they must not be chosen, which may be of another history of the server. 0/0 =
+  // none.
   base::Lsn notes;
   std::optional<std::int64_t> since_ms;  // instead: an operator says so, of created_at
 
@@ -69,10 +71,10 @@ class Backfill {
   // Also whether each row can be sent in its order. It reads all of them, and the topics.
   absl::Status CheckRows();
 
-  // Before the slot is made: begins a transaction of `connection`. Until it ends, nobody drops a table or
-  // partition whose rows the slot will see, and no outbox.maintain runs. The one that writes the record of
-  // the slot, so that neither begins before the record is there. `timeout`: for each lock.
-  // kDeadlineExceeded: somebody holds a table for longer.
+  // Before the slot is made: begins a transaction of `connection`. Until it ends, nobody drops a
+  // table or partition whose rows the slot will see, and no outbox.maintain runs. The one that
+  // writes the record of the slot, so that neither begins before the record is there. `timeout`:
+  // for each lock. kDeadlineExceeded: somebody holds a table for longer.
   absl::Status HoldTables(postgres::SqlConnection* connection,
                           std::chrono::milliseconds timeout) const;
 

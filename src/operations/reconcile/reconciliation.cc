@@ -32,8 +32,8 @@ using envelope::Position;
 using kafka::Compaction;
 using kafka::ScannedRecord;
 
-// A row's created_at is believed when it is at most a day ahead of the clock (RowReader), as one of another
-// time zone is. So its record may be older by that, and by what clocks differ.
+// A row's created_at is believed when it is at most a day ahead of the clock (RowReader), as one of
+// another time zone is. So its record may be older by that, and by what clocks differ.
 constexpr std::int64_t kRowAheadMs = 25 * std::int64_t{3'600'000};
 // What a row's created_at and this clock may differ by.
 constexpr std::int64_t kClocksDifferMs = 3'600'000;
@@ -172,7 +172,8 @@ absl::Status Reconciliation::ReadHistory(const PipelineSettings& pipeline) {
   return absl::OkStatus();
 }
 
-// What has no position, or that of another cluster, as before pg_upgrade, may be about a row that is here.
+// What has no position, or that of another cluster, as before pg_upgrade, may be about a row that
+// is here.
 bool Reconciliation::MayBeOfHistory(const Position& position) const {
   if (position.system_identifier != history_.system_identifier ||
       history_.BehindTimeline(position.timeline)) {
@@ -285,7 +286,8 @@ absl::Status Reconciliation::Judge(const OnReconciled& on_row, bool in_order) {
   return absl::OkStatus();
 }
 
-// A record at or below a position that was seen for its key is a repeat or late: its id shows which.
+// A record at or below a position that was seen for its key is a repeat or late: its id shows
+// which.
 absl::Status Reconciliation::FindLate() {
   for (std::size_t bucket = 0; bucket < DiskBuckets::kBuckets; ++bucket) {
     std::map<std::string, Position> last;  // by topic, partition and key
@@ -312,9 +314,9 @@ absl::Status Reconciliation::FindLate() {
   return absl::OkStatus();
 }
 
-// Of each row, by its id, topic and key: an id alone may be another pipeline's, and a writer may use it again.
-// Where several rows have all of them, each needs a record of its own. What is about another row leaves no
-// doubt about this one.
+// Of each row, by its id, topic and key: an id alone may be another pipeline's, and a writer may
+// use it again. Where several rows have all of them, each needs a record of its own. What is about
+// another row leaves no doubt about this one.
 void Reconciliation::FindRecords(OfOneId* event) const {
   std::map<TopicAndKey, std::set<Position>> records_of;
   for (const auto& [kind, records] : event->records) {

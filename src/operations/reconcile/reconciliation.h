@@ -1,11 +1,13 @@
-// Reconciliation - rows of outbox tables beside the records of topics and the dead letters about them, by id.
+// Reconciliation - rows of outbox tables beside the records of topics and the dead letters about
+// them, by id.
 // Why: only both together show whether every event is in Kafka. Whoever closes a gap sends what is
 //   missing; an audit reports it.
 // Thread: one owner; blocking.
 // Use: Add all rows, Look, then Judge once.
 // Units/limits: on disk some 200 bytes for each row and record, and as many again for each row of a
-//   compacted topic when superseded rows are to be reported; in memory one part in DiskBuckets::kBuckets of
-//   them at a time, by their id or key; of one id a thousand rows, whose other rows are unknown then.
+//   compacted topic when superseded rows are to be reported; in memory one part in
+//   DiskBuckets::kBuckets of them at a time, by their id or key; of one id a thousand rows, whose
+//   other rows are unknown then.
 // Errors: those of reading, and DiskBuckets's.
 #pragma once
 
@@ -64,11 +66,12 @@ struct Reconciled {
   // Not in its topic, which is compacted, but a later row of its key is: sent now, it would come
   // behind that one. Only Judge `in_order` reports it, as the next one.
   bool superseded = false;
-  // Not in its topic, which is compacted, but a record of its key is that may be newer: about none of the
-  // rows (another table's, a message, another pipeline's), or about one with no order to this one.
+  // Not in its topic, which is compacted, but a record of its key is that may be newer: about none
+  // of the rows (another table's, a message, another pipeline's), or about one with no order to
+  // this one.
   bool order_unproven = false;
-  // Nothing of its key is in its topic, which is compacted, and it is so old that what deleted the key may
-  // have gone, too.
+  // Nothing of its key is in its topic, which is compacted, and it is so old that what deleted the
+  // key may have gone, too.
   bool deletion_unproven = false;
   DeadLetterFate fate = DeadLetterFate::kNone;
 };
@@ -96,13 +99,15 @@ class Reconciliation {
   absl::Status Add(const ReadRow& row, std::uint64_t number, std::string_view source);
 
   struct Where {
-    // Read each topic from its oldest row on, less an hour for clocks that differ, and not as a whole.
+    // Read each topic from its oldest row on, less an hour for clocks that differ, and not as a
+    // whole.
     bool from_oldest_row = false;
     bool dead_letters = true;
   };
 
-  // Every topic that a row was meant for, the pipeline's dead letters, and which history the source has: a
-  // record of this cluster that its history cannot have is about another row, whatever its id.
+  // Every topic that a row was meant for, the pipeline's dead letters, and which history the source
+  // has: a record of this cluster that its history cannot have is about another row, whatever its
+  // id.
   absl::Status Look(const PipelineSettings& pipeline, const Where& where);
 
   using OnReconciled = std::function<absl::Status(const Reconciled&)>;
@@ -113,8 +118,8 @@ class Reconciliation {
 
   const std::vector<ReconciledTopic>& topics() const { return topics_; }
 
-  // After Judge: of a table whose ids may repeat, when a topic shows that the server was set back. A record
-  // of before may have the id and the position of a row of now. Empty = nothing shows it.
+  // After Judge: of a table whose ids may repeat, when a topic shows that the server was set back.
+  // A record of before may have the id and the position of a row of now. Empty = nothing shows it.
   std::string RepeatedIdsText(std::string_view source) const;
 
   struct Order {

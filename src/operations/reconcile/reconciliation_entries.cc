@@ -172,9 +172,9 @@ absl::Status Reconciliation::KeepRow(const Entry& row, const entries::OfOneId& e
 }
 
 // Compaction leaves of a key what came last. So a row before one that is there was there, too, or
-// may no longer come. Between a row and what is about none of them there is no order to go by, nor where the
-// table has none. Of a key that has no record, what came last may have been without a value, which goes
-// after a time.
+// may no longer come. Between a row and what is about none of them there is no order to go by, nor
+// where the table has none. Of a key that has no record, what came last may have been without a
+// value, which goes after a time.
 absl::Status Reconciliation::CheckCompacted(std::size_t bucket, const OnReconciled& on_row) {
   struct OfKey {
     std::optional<std::uint64_t> newest;  // the order of the last row that is there

@@ -1,7 +1,7 @@
 // entries - what Reconciliation keeps on disk, and what it gathers of one id from there.
 // Why: rows, records and dead letters are sorted by id on disk, and compared one id after another.
-// Units/limits: of one id memory holds kKindsMax at most of its rows, its dead letters, and kinds of its
-//   records.
+// Units/limits: of one id memory holds kKindsMax at most of its rows, its dead letters, and kinds
+//   of its records.
 #pragma once
 
 #include <algorithm>
@@ -71,8 +71,8 @@ std::int32_t PartitionOf(const Entry& row, const ReconciledTopic& topic);
 
 Reconciled ComparedOf(const Entry& row, std::string_view id, const ReconciledTopic& topic);
 
-// Records of one id, as far as they differ in what is asked of them. Whoever writes a topic chooses ids: the
-// number of these is bounded, that of the records is not.
+// Records of one id, as far as they differ in what is asked of them. Whoever writes a topic chooses
+// ids: the number of these is bounded, that of the records is not.
 struct Records {
   static constexpr std::size_t kKindsMax = 1'000;
 
@@ -138,8 +138,9 @@ struct OfOneText {
 
   void AddDeadLetter(const Entry& dead_letter);
 
-  // After what their records say. Gives each row its fate. A dead letter counts for one row only, of its table, topic and key. Where one may
-  // be about another row than those, it is not known what became of the rows that are nowhere.
+  // After what their records say. Gives each row its fate. A dead letter counts for one row only,
+  // of its table, topic and key. Where one may be about another row than those, it is not known
+  // what became of the rows that are nowhere.
   void FindFates();
 };
 

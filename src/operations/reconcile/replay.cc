@@ -151,7 +151,8 @@ class Replayer {
     return Doubt(shared_ids_.TextAbout(tables));
   }
 
-  // `text`: what is not known, empty = nothing. A dry run warns of it; sending needs --send-unproven.
+  // `text`: what is not known, empty = nothing. A dry run warns of it; sending needs
+  // --send-unproven.
   absl::Status Doubt(const std::string& text) {
     if (text.empty() || options_.send_unproven) {
       return absl::OkStatus();

@@ -1,14 +1,13 @@
 // Replay - sends rows of the outbox tables once more, for `walpost replay`.
-// Why: a consumer that lost its state, or a new one, needs what was sent before Kafka forgot it; and
-//   what was left out, by whatever hand, is to be sent after all. The rows are still there.
-// Thread: blocking.
-// Rules: with `missing` it first waits for transactions that are open, and in the end names those that
-//   still are; then it counts; then it waits until the slot has confirmed all that the rows' snapshot sees,
-//   so that no event comes before its first time; then it sends in the order of `seq`, each record
-//   marked `walpost-redelivery: replay`. To the events' own topics only on request: there, old
-//   values follow newer ones.
-// Errors: in Outcome. 64 when nothing says where to; 75 when the standby lags; a row that cannot be sent is named, and
-//   none behind it was sent.
+// Why: a consumer that lost its state, or a new one, needs what was sent before Kafka forgot it;
+//   and what was left out, by whatever hand, is to be sent after all. The rows are still there.
+// Thread: blocking. Rules: with `missing` it first waits for transactions that are open, and in the
+//   end names those that still are; then it counts; then it waits until the slot has confirmed all
+//   that the rows' snapshot sees, so that no event comes before its first time; then it sends in
+//   the order of `seq`, each record marked `walpost-redelivery: replay`. To the events' own topics
+//   only on request: there, old values follow newer ones.
+// Errors: in Outcome. 64 when nothing says where to; 75 when the standby lags; a row that cannot be
+//   sent is named, and none behind it was sent.
 // Source: docs/database.md, "Send events again".
 #pragma once
 

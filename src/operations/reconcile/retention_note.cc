@@ -166,7 +166,8 @@ absl::StatusOr<RetentionNote> FindRetentionNote(SqlConnection* connection,
   RetentionNote note;
   std::optional<Notes> notes;
   for (const bool locked : {false, true}) {
-    // A lock needs a right that nobody may have on what others own; and it is looked at again with it.
+    // A lock needs a right that nobody may have on what others own; and it is looked at again with
+    // it.
     if (locked) {
       RETURN_IF_ERROR(connection->Execute(
           absl::StrFormat("LOCK TABLE ONLY %s IN ACCESS SHARE MODE", sql_name)));
@@ -204,8 +205,8 @@ absl::Status KeepRetentionAway(SqlConnection* connection, const outbox::TableOpt
   if (!notes || !notes->made_by_walpost) {
     return absl::OkStatus();
   }
-  // It conflicts with what outbox.maintain takes first, and with nothing else. Whoever owns the table: a
-  // lock believes nothing and runs nothing.
+  // It conflicts with what outbox.maintain takes first, and with nothing else. Whoever owns the
+  // table: a lock believes nothing and runs nothing.
   const absl::Status locked = connection->Execute(absl::StrFormat(
       "LOCK TABLE ONLY %s.retention_note IN ROW EXCLUSIVE MODE", QuoteIdentifier(table.schema)));
   if (connection->last_sqlstate() == postgres::sqlstate::kLockNotAvailable) {

@@ -1,5 +1,5 @@
-// FindSettledRows - which rows must not be sent again: their events are in Kafka, are dead letters, or
-// are older than what Kafka holds of their key in a compacted topic.
+// FindSettledRows - which rows must not be sent again: their events are in Kafka, are dead letters,
+// or are older than what Kafka holds of their key in a compacted topic.
 // Thread: blocking.
 // Errors: those of Reconciliation.
 #pragma once
@@ -23,8 +23,8 @@
 
 namespace walpost::operations {
 
-// DiskBuckets - entries in temporary files. Those with the same key are in the same file, so they are read
-// together, however many there are.
+// DiskBuckets - entries in temporary files. Those with the same key are in the same file, so they
+// are read together, however many there are.
 // Why: a topic and a table are compared by id, and neither fits into memory.
 // Thread: one owner; blocking.
 // Units/limits: some 16 bytes an entry beside key and data, on disk; in memory 16 KiB for each of
@@ -74,10 +74,11 @@ struct SettledRows {
   std::uint64_t superseded = 0;
   // Missing, as far as is known: see what is unproven of Reconciled.
   std::uint64_t unproven = 0;
-  // Missing rows of compacted topics. The topic may hold a later row of the key that `reader` did not
-  // read.
+  // Missing rows of compacted topics. The topic may hold a later row of the key that `reader` did
+  // not read.
   std::uint64_t missing_of_compacted = 0;
-  // Why it is not known of some rows that they are missing, and what sends them all the same; empty = it is.
+  // Why it is not known of some rows that they are missing, and what sends them all the same; empty
+  // = it is.
   std::string doubt;
 
   kafka::UnseenTopics unseen_topics;
@@ -91,17 +92,18 @@ struct SettledRows {
 // Of what kafka::UnknownCompactionText says: what sends it all the same.
 std::string CompactionDoubt(const std::string& unknown);
 
-// `reader` is open for reading twice; a row that it reads later is newer. `source`: its table, by the
-// name that dead letters have for it.
+// `reader` is open for reading twice; a row that it reads later is newer. `source`: its table, by
+// the name that dead letters have for it.
 absl::StatusOr<SettledRows> FindSettledRows(const PipelineSettings& pipeline,
                                             const SettledRowsOptions& options,
                                             std::string_view source, RowReader* reader);
 
 // SharedKeys - keys that rows of several tables have in one topic.
-// Why: the stream brings the events of a key as they were committed, whatever table they come from. Verbs
-//   send table by table, as no column puts rows of two tables in an order.
+// Why: the stream brings the events of a key as they were committed, whatever table they come from.
+//   Verbs send table by table, as no column puts rows of two tables in an order.
 // Thread: one owner; blocking.
-// Units/limits: on disk the key and the topic of each row; in memory one part in DiskBuckets::kBuckets.
+// Units/limits: on disk the key and the topic of each row; in memory one part in
+// DiskBuckets::kBuckets.
 // Errors: those of reading, and DiskBuckets's.
 struct RowsToSend {
   std::string table;

@@ -160,7 +160,8 @@ std::string TransactionOf(const outbox::KeptRow& kept) {
   return "";
 }
 
-// Whether the row that was read last has the key and the topic that the dead letter has, as far as it has them.
+// Whether the row that was read last has the key and the topic that the dead letter has, as far as
+// it has them.
 bool HasItsKey(const DeadLetter& row, const RowEncoder& encoder) {
   const auto& key = encoder.key();
   const bool same_key =

@@ -1,11 +1,12 @@
 // RowEncoder - a row of an outbox table, read with SQL, as the record that the stream makes of it.
-// Why: what is sent again, or for the first time from the table, must be what `run` would send; so the
-//   same mapper and the same encoder read it, from the same text that the stream carries.
+// Why: what is sent again, or for the first time from the table, must be what `run` would send; so
+//   the same mapper and the same encoder read it, from the same text that the stream carries.
 // Thread: one owner; blocking only in Create.
-// Lifetime: a record's views and its schema until the next Encode. `outbox` and `schemas` must outlive it.
-// Errors: Create: kNotFound (no such table), kFailedPrecondition (it does not fit its mapping, or is no
-//   plain table), and
-//   SqlConnection's. Encode: kInvalidArgument (the row is no event, or no record; says why).
+// Lifetime: a record's views and its schema until the next Encode. `outbox` and `schemas` must
+// outlive it.
+// Errors: Create: kNotFound (no such table), kFailedPrecondition (it does not fit its mapping, or
+//   is no plain table), and SqlConnection's. Encode: kInvalidArgument (the row is no event, or no
+//   record; says why).
 #pragma once
 
 #include <cstdint>
@@ -120,25 +121,27 @@ class RowEncoder {
   std::optional<base::ChunkArena::Block> last_;
 };
 
-// TruncatedRow - a truncated dead letter made whole from its row: the one in the outbox table or the one that
-// the dead letter keeps.
-// Why: it has no record, because that did not fit, or because the row became none. The row in the table
-//   may have been corrected since; or the configuration, under which the kept one is read anew; or the
-//   topic's limit was raised.
-// Rule: whoever may insert may give a row any id. So with the id alone a row of the table is not the one that
-//   is meant. It has the transaction (column tx) of the kept row; then it comes first, whatever was corrected.
-//   Where that is not known it has the dead letter's key and topic, and the kept row comes first.
+// TruncatedRow - a truncated dead letter made whole from its row: the one in the outbox table or
+// the one that the dead letter keeps.
+// Why: it has no record, because that did not fit, or because the row became none. The row in the
+//   table may have been corrected since; or the configuration, under which the kept one is read
+//   anew; or the topic's limit was raised.
+// Rule: whoever may insert may give a row any id. So with the id alone a row of the table is not
+//   the one that is meant. It has the transaction (column tx) of the kept row; then it comes first,
+//   whatever was corrected. Where that is not known it has the dead letter's key and topic, and the
+//   kept row comes first.
 // Thread: one owner; blocking.   Lifetime: `options` and `dead_letters` must outlive it.
-// Errors: kNotFound (no such row, nor a kept one; or its table is no outbox any more), kFailedPrecondition (several
-//   rows, or one with another topic or key, a table that does not fit its mapping, or a parked row that has
-//   another topic or key now), kInvalidArgument (the row still becomes no record; says why), and
-//   SqlConnection's.
+// Errors: kNotFound (no such row, nor a kept one; or its table is no outbox any more),
+//   kFailedPrecondition (several rows, or one with another topic or key, a table that does not fit
+//   its mapping, or a parked row that has another topic or key now), kInvalidArgument (the row
+//   still becomes no record; says why), and SqlConnection's.
 class TruncatedRow {
  public:
   TruncatedRow(const PipelineSettings& options, postgres::DeadLetterTable* dead_letters)
       : options_(options), dead_letters_(dead_letters) {}
 
-  // The same with its record. Its schema is looked up when it is sent. `row` may be without what it keeps.
+  // The same with its record. Its schema is looked up when it is sent. `row` may be without what it
+  // keeps.
   absl::StatusOr<base::DeadLetter> Read(const base::DeadLetter& row);
 
  private:

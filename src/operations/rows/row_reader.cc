@@ -24,8 +24,8 @@ using postgres::SqlConnection;
 using std::chrono::steady_clock;
 
 constexpr int kStepMs = 100;
-// A position "behind" the last record of a page lies behind the next page's header, which nothing is
-// confirmed up to before there is a record. No record ends within a header.
+// A position "behind" the last record of a page lies behind the next page's header, which nothing
+// is confirmed up to before there is a record. No record ends within a header.
 constexpr std::uint64_t kPageBytes = 8192;
 constexpr std::uint64_t kHeaderBytesMax = 40;
 
@@ -114,8 +114,9 @@ constexpr std::size_t kTransaction = 1;
 constexpr std::size_t kCreated = 2;
 constexpr std::size_t kId = 3;
 
-// Whoever inserts may write any time. One that no row can have been made at counts as none: infinity and
-// years that fit into no number, and what is yet to come, behind which no record would be looked for.
+// Whoever inserts may write any time. One that no row can have been made at counts as none:
+// infinity and years that fit into no number, and what is yet to come, behind which no record would
+// be looked for.
 std::string MayBeTrue(const std::string& time) {
   return absl::StrFormat("%s >= '0001-01-01 00:00:00+00' AND %s < now() + interval '1 day'", time,
                          time);

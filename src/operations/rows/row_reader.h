@@ -1,9 +1,10 @@
-// RowReader - the rows of one outbox table, read with SQL, as the records that the stream would make
-// of them.
+// RowReader - the rows of one outbox table, read with SQL, as the records that the stream would
+// make of them.
 // Why: who sends rows again, or compares them with what is in Kafka, reads them all in one snapshot
 //   and in the order in which they were made.
 // Thread: one owner; blocking.
-// Lifetime: a row and its record until the callback returns. `outbox` and `schemas` must outlive it.
+// Lifetime: a row and its record until the callback returns. `outbox` and `schemas` must outlive
+// it.
 // Errors: those of RowEncoder and SqlConnection.
 #pragma once
 
@@ -27,29 +28,31 @@
 
 namespace walpost::operations {
 
-// AwaitConfirmed - until the pipeline's slot has confirmed a position: what was committed before it is
-// in Kafka then. AwaitReplayed - until a standby has what its primary had.
-// Why: an event that is sent again must not come before its first time, and what is not in Kafka yet is
-//   not missing. Of rows that a standby does not have yet, nobody would notice that they are missing.
+// AwaitConfirmed - until the pipeline's slot has confirmed a position: what was committed before it
+// is in Kafka then. AwaitReplayed - until a standby has what its primary had.
+// Why: an event that is sent again must not come before its first time, and what is not in Kafka
+//   yet is not missing. Of rows that a standby does not have yet, nobody would notice that they are
+//   missing.
 // Thread: blocking.
 
 // The end of all that is visible to the transaction on `connection`, of a primary or of a standby.
 absl::StatusOr<base::Lsn> EndOfSnapshot(postgres::SqlConnection* connection);
 
-// kDeadlineExceeded after `patience`, kNotFound without a slot: says how far it is and who reads it.
+// kDeadlineExceeded after `patience`, kNotFound without a slot: says how far it is and who reads
+// it.
 absl::Status AwaitConfirmed(const postgres::ConnectOptions& source, base::Lsn position,
                             std::chrono::milliseconds patience);
 
-// Until the server of `standby`, which has no transaction open, has all that `source` has as of the call;
-// that may be a standby itself. kAborted after `patience`: says how far behind it is.
+// Until the server of `standby`, which has no transaction open, has all that `source` has as of the
+// call; that may be a standby itself. kAborted after `patience`: says how far behind it is.
 absl::Status AwaitReplayed(postgres::SqlConnection* standby, const postgres::ConnectOptions& source,
                            std::chrono::milliseconds patience);
 
 struct ReadRow {
   std::uint64_t number = 0;  // from 0, the same in each reading
   const postgres::Cell& seq;
-  // The number of the first row with this seq, of a reading in order; none where seq is NULL or no column
-  // is one: the order in which rows lie in a table shows nothing.
+  // The number of the first row with this seq, of a reading in order; none where seq is NULL or no
+  // column is one: the order in which rows lie in a table shows nothing.
   std::optional<std::uint64_t> order;
   const std::string& id;
   // As far as they were read, of a row that is no record, too: its dead letter has them.
@@ -68,7 +71,8 @@ class RowReader {
     kTwice,    // the same, any number of times
   };
 
-  // Begins the transaction in whose snapshot rows are to be read (BeginReadOnly); `snapshot` as there.
+  // Begins the transaction in whose snapshot rows are to be read (BeginReadOnly); `snapshot` as
+  // there.
   static absl::StatusOr<RowReader> Create(postgres::SqlConnection connection,
                                           const std::string& publication,
                                           const envelope::OutboxOptions& outbox,
@@ -91,11 +95,12 @@ class RowReader {
   // For questions in the same transaction, before Open.
   postgres::SqlConnection* connection() { return &connection_; }
 
-  // False when a row names a transaction that had not begun when it was written, as in the table of a copy.
+  // False when a row names a transaction that had not begun when it was written, as in the table of
+  // a copy.
   absl::StatusOr<bool> TransactionsAreOurs();
 
-  // Since when the table has rows: its oldest partition's begin, or its oldest row; nothing = its rows
-  // have no times, or it is empty.
+  // Since when the table has rows: its oldest partition's begin, or its oldest row; nothing = its
+  // rows have no times, or it is empty.
   absl::StatusOr<std::optional<std::int64_t>> BeginsMs();
 
   // `where`: SQL, about `t`. Whether there is such a row, before Open.
@@ -130,8 +135,8 @@ class RowReader {
 
 // RowFilter - which rows of the outbox tables a verb is about.
 // Thread: values.
-// Errors: kInvalidArgument, for the one who typed: no such table, or the table has no column for what
-//   is asked.
+// Errors: kInvalidArgument, for the one who typed: no such table, or the table has no column for
+//   what is asked.
 
 // Empty = any.
 struct RowFilter {

@@ -1,5 +1,6 @@
 // RowSender - writes records of rows beside the live stream, marked as such.
-// Why: a consumer that drops repeats by position must not drop them, and must see that they are repeats.
+// Why: a consumer that drops repeats by position must not drop them, and must see that they are
+// repeats.
 // Thread: one owner; blocking.
 // Errors: those of BulkWriter and Framer.
 #pragma once
@@ -36,7 +37,8 @@ namespace walpost::operations {
 
 class RowSender {
  public:
-  // `kind`: of the header walpost-redelivery. `on_warning` names each row that is left out; none = nobody.
+  // `kind`: of the header walpost-redelivery. `on_warning` names each row that is left out; none =
+  // nobody.
   RowSender(const kafka::KafkaOptions& kafka, const registry::RegistryOptions& registry,
             const std::vector<envelope::OutboxOptions>& outboxes, std::string_view kind,
             std::chrono::milliseconds patience, OnWarning on_warning);
@@ -44,16 +46,16 @@ class RowSender {
   RowSender(const RowSender&) = delete;  // the writer calls it back
   RowSender& operator=(const RowSender&) = delete;
 
-  // From here on rows are of this table, and what has a parked key becomes a dead letter behind those
-  // of its key instead of a record that overtakes them; until half of what may be open is, since the rest
-  // is for events of the stream.
+  // From here on rows are of this table, and what has a parked key becomes a dead letter behind
+  // those of its key instead of a record that overtakes them; until half of what may be open is,
+  // since the rest is for events of the stream.
   absl::Status FollowParkedKeys(const PipelineSettings& options, const std::string& source);
 
   void KnowUnseen(const kafka::UnseenTopics& topics) { writer_.KnowUnseen(topics); }
 
-  // A row of a RowReader that was made with `schemas`. Copied before it returns. kInvalidArgument names
-  // a row that makes no record, or none that its topic takes; it may have been given earlier. With
-  // `leave_out` it is counted instead.
+  // A row of a RowReader that was made with `schemas`. Copied before it returns. kInvalidArgument
+  // names a row that makes no record, or none that its topic takes; it may have been given earlier.
+  // With `leave_out` it is counted instead.
   absl::Status SendRow(const ReadRow& row, const envelope::SchemaTable& schemas, bool leave_out);
 
   // Since the last call: how much was sent, and left out, in words.
@@ -90,10 +92,13 @@ class RowSender {
   std::uint64_t closed_out_ = 0;
 };
 
-// Id - the id of an event as rows, records and dead letters have it, to find what is about the same event.
-// Why: a record of another writer's, or a row, may have an id of any length; a dead letter has a longer one cut.
+// Id - the id of an event as rows, records and dead letters have it, to find what is about the same
+// event.
+// Why: a record of another writer's, or a row, may have an id of any length; a dead letter has a
+// longer one cut.
 
-// Of an id that is longer than it may be, all of it: base::WideHash, in a form that has no constructor.
+// Of an id that is longer than it may be, all of it: base::WideHash, in a form that has no
+// constructor.
 using WholeId = std::array<std::uint64_t, 2>;
 
 struct Id {
@@ -111,8 +116,8 @@ inline Id IdOf(std::string_view id) {
 }
 
 // SharedIds - outboxes whose events may have the same ids in the same topic.
-// Why: a record does not name its table. A record with a row's id may then be about a row of another
-//   table, so it does not show that this row is delivered. Such ids are called shared.
+// Why: a record does not name its table. A record with a row's id may then be about a row of
+//   another table, so it does not show that this row is delivered. Such ids are called shared.
 // Rule: both may give the topic, and neither table's ids are of type uuid.
 // Thread: a value; reading it blocks.
 // Errors: those of SqlConnection. A table that does not exist shares nothing.

@@ -230,8 +230,8 @@ class Initializer {
     return options_.drop_slot ? absl::OkStatus() : LookAtHistory();
   }
 
-  // A first backfill is recorded before its slot is there: from then on nobody streams from that one, and
-  // outbox.maintain keeps the rows, wherever this is interrupted.
+  // A first backfill is recorded before its slot is there: from then on nobody streams from that
+  // one, and outbox.maintain keeps the rows, wherever this is interrupted.
   absl::Status BeginRecord() {
     if (!backfill_ || options_.drop_slot || (record_ && record_->SlotWasMade())) {
       return absl::OkStatus();
@@ -243,7 +243,8 @@ class Initializer {
           slot_->name));
     }
     if (slot_) {
-      // Of an attempt that was interrupted: nobody has streamed from it, and its snapshot is not known.
+      // Of an attempt that was interrupted: nobody has streamed from it, and its snapshot is not
+      // known.
       RETURN_IF_ERROR(postgres::DropSlot(connection_, slot_->name));
       slot_.reset();
     }
@@ -304,8 +305,9 @@ class Initializer {
     if (lock_) {
       RETURN_IF_ERROR(lock_->Check());
     }
-    // An attempt that is interrupted in between is begun anew, as long as the record has no snapshot of
-    // the new slot; after that the gap is only sent, and streaming must be able to begin there.
+    // An attempt that is interrupted in between is begun anew, as long as the record has no
+    // snapshot of the new slot; after that the gap is only sent, and streaming must be able to
+    // begin there.
     if (record_ && options_.replaced) {
       RETURN_IF_ERROR(options_.replaced());
     }
@@ -329,8 +331,8 @@ class Initializer {
     return at_begin && !options_.replaced ? RememberBeginning(options_) : absl::OkStatus();
   }
 
-  // With the dead letters of the cluster before, or nobody could decide about them any more. Ends what
-  // holds the tables: from here on the record keeps outbox.maintain away.
+  // With the dead letters of the cluster before, or nobody could decide about them any more. Ends
+  // what holds the tables: from here on the record keeps outbox.maintain away.
   absl::Status Replace(const PipelineRecord& record) {
     if (!holds_tables_) {
       RETURN_IF_ERROR(connection_->Execute("BEGIN"));

@@ -33,8 +33,9 @@ struct InitOptions {
   std::string table_schema = "outbox";
   // Also send the rows that are there before the slot; absent = they are left out.
   std::optional<BackfillOptions> backfill;
-  // A new slot in place of the recorded one: an operator has decided so. `drop_slot` is called when nothing
-  // else is in its way any more; true = there was one. `replaced`: once it is there, before anything is sent.
+  // A new slot in place of the recorded one: an operator has decided so. `drop_slot` is called when
+  // nothing else is in its way any more; true = there was one. `replaced`: once it is there, before
+  // anything is sent.
   std::function<absl::StatusOr<bool>()> drop_slot;
   std::function<absl::Status()> replaced;
   std::chrono::milliseconds slot_timeout{30'000};

@@ -121,8 +121,8 @@ using postgres::SourceTable;
 
 namespace {
 
-// What follows means what pg_catalog has, whoever may create functions elsewhere. The files between do the
-// same, each for itself, and keep what was there before under another name.
+// What follows means what pg_catalog has, whoever may create functions elsewhere. The files between
+// do the same, each for itself, and keep what was there before under another name.
 constexpr char kPinSearchPath[] =
     "SELECT pg_catalog.set_config('walpost.printed_search_path', "
     "pg_catalog.current_setting('search_path'), false);\n"
@@ -262,7 +262,8 @@ absl::StatusOr<std::string> RecordPrefixes(const InitOptions& options, SqlConnec
   const std::vector<std::string>& prefixes = options.source.message_prefixes;
   ASSIGN_OR_RETURN(const auto recorded, ReadPrefixes(connection, options.name));
   if (FindOther(prefixes, recorded) != nullptr) {
-    // Who began to stream since CheckMessages may not read them; who begins now finds them recorded.
+    // Who began to stream since CheckMessages may not read them; who begins now finds them
+    // recorded.
     ASSIGN_OR_RETURN(const auto held, postgres::SlotHold::Take(options.source));
     RETURN_IF_ERROR(connection->Execute("BEGIN"));
     absl::Status done = connection->Execute(RecordPrefixesSql(options));

@@ -70,9 +70,9 @@ std::string PrintSql(const InitOptions& options);
 
 // RecordPrefixes - `walpost init --with-messages`: which message prefixes the pipeline reads, in
 // walpost.pipeline, where outbox.emit_message and preflight look for them.
-// Why: an event that is emitted while nobody asks for its prefix is lost without a word. So a prefix
-//   is recorded only where the slot keeps what is emitted from then on, and never behind the back of
-//   an instance that streams without it: it holds the slot meanwhile (postgres::SlotHold).
+// Why: an event that is emitted while nobody asks for its prefix is lost without a word. So a
+//   prefix is recorded only where the slot keeps what is emitted from then on, and never behind the
+//   back of an instance that streams without it: it holds the slot meanwhile (postgres::SlotHold).
 // Thread: blocking.
 // Errors: kFailedPrecondition: PostgreSQL below 14, nothing to record, no record to put it in, or a
 //   slot in use.

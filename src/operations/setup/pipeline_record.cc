@@ -79,8 +79,8 @@ absl::Status RequireTable(SqlConnection* connection, const std::string& publicat
              : RequireOwnName(connection, publication, table);
 }
 
-// One way by which it is published, of which each link is older than what the slot decodes with. Each edit
-// of a catalog's row gives it a new xmin.
+// One way by which it is published, of which each link is older than what the slot decodes with.
+// Each edit of a catalog's row gives it a new xmin.
 std::string OlderSql(int version) {
   const bool parts = version >= kPartsPublishedSince;
   const std::string schemas =
@@ -171,7 +171,8 @@ absl::Status RequireOlderThanSlot(SqlConnection* connection,
 
 namespace {
 
-// Of schema walpost. What somebody made a view of this name of would run with our rights; it is none.
+// Of schema walpost. What somebody made a view of this name of would run with our rights; it is
+// none.
 absl::StatusOr<bool> HasTable(postgres::SqlConnection* connection, const std::string& name) {
   ASSIGN_OR_RETURN(const std::vector<Row> found,
                    connection->Query("SELECT FROM pg_class c JOIN pg_namespace n ON n.oid = "
@@ -273,8 +274,8 @@ absl::StatusOr<std::uint64_t> TakeOverDeadLetters(postgres::SqlConnection* conne
   if (!exists) {
     return 0;
   }
-  // The rows of its stream stand behind those that it took over itself. Each gets its number in that order
-  // as its place: an identifier of a cluster says nothing about which came first.
+  // The rows of its stream stand behind those that it took over itself. Each gets its number in
+  // that order as its place: an identifier of a cluster says nothing about which came first.
   ASSIGN_OR_RETURN(
       const std::vector<Row> taken,
       connection->Query(

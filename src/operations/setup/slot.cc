@@ -26,8 +26,8 @@ using std::chrono::steady_clock;
 
 constexpr int kLookAgainMs = 100;
 
-// By the transaction: who runs it. Who writes holds this lock on the root, and one that has ended was
-// visible before it gave it up. Any role may read these columns.
+// By the transaction: who runs it. Who writes holds this lock on the root, and one that has ended
+// was visible before it gave it up. Any role may read these columns.
 absl::StatusOr<std::map<std::string, std::string>> OpenTransactions(
     SqlConnection* connection, const PipelineSettings& pipeline) {
   std::vector<std::string> tables;

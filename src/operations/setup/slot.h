@@ -12,10 +12,10 @@
 
 namespace walpost::operations {
 
-// AwaitOpenTransactions - until every transaction has ended that was open, and had written to an outbox,
-// when this began.
-// Why: a transaction that was open while its table was out of the publication commits rows that are in
-//   no stream, and until it commits nobody sees them in the table either.
+// AwaitOpenTransactions - until every transaction has ended that was open, and had written to an
+// outbox, when this began.
+// Why: a transaction that was open while its table was out of the publication commits rows that are
+//   in no stream, and until it commits nobody sees them in the table either.
 // Thread: blocking.
 
 // Prepared ones, too. kDeadlineExceeded after `patience`: names them.

@@ -212,8 +212,8 @@ class Mover {
   kafka::UnreadProgress unread_;
 };
 
-// A cluster that is adopted is the recorded one from here on, and what lies before `position` is dealt
-// with in it.
+// A cluster that is adopted is the recorded one from here on, and what lies before `position` is
+// dealt with in it.
 absl::StatusOr<std::string> RecordDecision(const InitOptions& options,
                                            const base::SourceFacts& facts, Lsn position,
                                            SqlConnection* connection) {
@@ -392,8 +392,8 @@ absl::StatusOr<bool> DropSlotIfThere(const std::string& name, SqlConnection* con
   return slot.has_value();
 }
 
-// Both or neither: a slot that somebody streams from by now stays, and its pipeline with it. An attempt
-// that is interrupted after this does not lose where the gap begins.
+// Both or neither: a slot that somebody streams from by now stays, and its pipeline with it. An
+// attempt that is interrupted after this does not lose where the gap begins.
 absl::StatusOr<bool> RecordGapAndDropSlot(const PipelineRecord& record, const Gap& gap,
                                           const std::string& slot, SqlConnection* connection) {
   RETURN_IF_ERROR(connection->Execute("BEGIN"));

@@ -105,7 +105,8 @@ class Checker {
     if (!options_.source.message_prefixes.empty()) {
       CheckMessagePrefixes(&*connection);
     }
-    // Whoever emits one too large to be read stops the slot, whether messages are sent to us or not.
+    // Whoever emits one too large to be read stops the slot, whether messages are sent to us or
+    // not.
     constexpr int kMessagesBoundedSince = 160000;
     if (!options_.source.message_prefixes.empty() ||
         connection->server_version() < kMessagesBoundedSince) {

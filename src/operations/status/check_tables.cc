@@ -71,8 +71,8 @@ class TablesCheck {
   void Table(const TableOptions& table) {
     const std::string name = absl::StrFormat("table %s.%s", table.schema, table.table);
     const std::string quoted = QuoteIdentifier(table.schema) + "." + QuoteIdentifier(table.table);
-    // A function is only looked for, never called, and only that of a role whose table it is, or which is
-    // trusted, is spoken of.
+    // A function is only looked for, never called, and only that of a role whose table it is, or
+    // which is trusted, is spoken of.
     const auto rows = connection_->Query(
         "SELECT c.relrowsecurity, c.relkind = 'p', EXISTS (SELECT FROM pg_proc p WHERE "
         "p.pronamespace = n.oid AND p.proname = 'maintain') AND NOT EXISTS (SELECT FROM pg_proc p "

@@ -18,8 +18,8 @@ std::vector<CheckLine> CheckTables(const std::vector<outbox::TableOptions>& tabl
                                    const std::string& publication,
                                    postgres::SqlConnection* connection);
 
-// CheckSchemas - the part of `walpost check` that asks a Schema Registry: whether it answers and, on
-// request, what it says of every schema that is known without any event.
+// CheckSchemas - the part of `walpost check` that asks a Schema Registry: whether it answers and,
+// on request, what it says of every schema that is known without any event.
 // Thread: blocking.
 // Source: docs/schema-registry.md.
 

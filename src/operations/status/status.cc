@@ -470,7 +470,8 @@ Outcome ShowStatus(const StatusOptions& options) {
 }
 
 Outcome HealthCheck(const StatusOptions& options, bool ready) {
-  // Once walpost is gone, anybody on this machine may listen where it did; and probes are open to all.
+  // Once walpost is gone, anybody on this machine may listen where it did; and probes are open to
+  // all.
   StatusOptions open = options;
   open.token.clear();
   const absl::StatusOr<HttpAnswer> answer = Get(open, ready ? "/readyz" : "/livez");

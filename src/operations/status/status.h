@@ -1,9 +1,10 @@
-// ShowStatus, HealthCheck - what a running walpost says of itself: in words, as JSON, for monitoring.
+// ShowStatus, HealthCheck - what a running walpost says of itself: in words, as JSON, for
+// monitoring.
 // Why: the person on call sees what is wrong and what to type without knowing where to look. When
 //   walpost does not answer, it shows what the server knows about the slot instead.
 // Thread: blocking.
-// Errors: 69 when nothing answers, 77 when the token is rejected, 1 for HealthCheck. With `exit_code` those
-//   of monitoring plugins, see StatusText.
+// Errors: 69 when nothing answers, 77 when the token is rejected, 1 for HealthCheck. With
+//   `exit_code` those of monitoring plugins, see StatusText.
 #pragma once
 
 #include <nlohmann/json.hpp>

@@ -1,8 +1,9 @@
 // Tail - events as they are committed, to look at: from PostgreSQL to the terminal, without Kafka.
 // Why: to see what an application writes, before there is a Kafka, or beside a walpost that runs.
-// Thread: blocking, until `stop_fd` is readable, the limit is reached, or nobody reads what is printed.
-// Units/limits: reads by a slot of its own, which is gone with the connection; no other slot and no topic
-//   is touched. Values are shown as they are in the row; a Schema Registry is not asked.
+// Thread: blocking, until `stop_fd` is readable, the limit is reached, or nobody reads what is
+// printed.
+// Units/limits: reads by a slot of its own, which is gone with the connection; no other slot and no
+//   topic is touched. Values are shown as they are in the row; a Schema Registry is not asked.
 // Errors: as ExitCodeOf says; a row that is no event is shown as such and ends nothing.
 #pragma once
 
@@ -45,8 +46,8 @@ Outcome Tail(const TailOptions& options);
 
 // TailReader - pgoutput payloads into lines for people, by the code that `run` reads them with.
 // Thread: one owner.   Lifetime: `options` must outlive it.
-// Errors: kDataLoss: what came is not what PostgreSQL sends. A table that does not fit its mapping, or a row
-//   that is no event, is a line.
+// Errors: kDataLoss: what came is not what PostgreSQL sends. A table that does not fit its mapping,
+//   or a row that is no event, is a line.
 class TailReader {
  public:
   TailReader(const TailOptions& options, base::SourceFacts facts);

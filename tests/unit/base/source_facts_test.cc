@@ -48,7 +48,8 @@ TEST(SourceFactsTest, LogHasWhatItsTimelinesHadBeforeTheyEndedAndNothingBehindIt
 
 class AdoptedTableTest : public ::testing::Test {
  protected:
-  // Timeline 1 ended at 150; a table was adopted at `lsn` of it, while older transactions were open.
+  // Timeline 1 ended at 150; a table was adopted at `lsn` of it, while older transactions were
+  // open.
   AdoptedTableTest() {
     facts_.system_identifier = 77;
     facts_.timeline = 2;
@@ -119,7 +120,8 @@ TEST_F(AdoptedTableTest, DecisionKeepsPrefixesThatWereAdoptedBehindIt) {
   EXPECT_EQ(decided.passed_at, now);
 }
 
-// It may have been made on a server that went on after the failover, where it says nothing of this one's rows.
+// It may have been made on a server that went on after the failover, where it says nothing of this
+// one's rows.
 TEST_F(AdoptedTableTest, DecisionOfBeforeIsReplaced) {
   const WallTime now = kAt + std::chrono::hours(1);
   facts_.message_prefixes = {"shop"};
@@ -129,7 +131,8 @@ TEST_F(AdoptedTableTest, DecisionOfBeforeIsReplaced) {
   EXPECT_EQ(decided.prefixes_since.at("shop"), (Since{Lsn(60), now}));
 }
 
-// Of a timeline that began later here: the server was set back and promoted once more. It would halt again.
+// Of a timeline that began later here: the server was set back and promoted once more. It would
+// halt again.
 TEST_F(AdoptedTableTest, DecisionForgetsAnAdoptionOfAnotherHistory) {
   facts_.message_prefixes = {"shop"};
   Progress newest = AdoptedAt(Lsn(120));

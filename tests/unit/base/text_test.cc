@@ -236,9 +236,9 @@ TEST(SecretTest, PiecesOfASecretAreHidden) {
   EXPECT_EQ(HideRuns("short", "short"), "short");
 }
 
-// Abseil (20220623) multiplies each 8 bytes, after an XOR with this constant of it, with the next 8: what comes
-// here makes that 0, and the next 8 bytes, one of its halves, do not count. So such texts collide
-// whatever the process's seed is, as others do by chance once in 2^64.
+// Abseil (20220623) multiplies each 8 bytes, after an XOR with this constant of it, with the next
+// 8: what comes here makes that 0, and the next 8 bytes, one of its halves, do not count. So such
+// texts collide whatever the process's seed is, as others do by chance once in 2^64.
 constexpr char kLosesTheNext8[] = "\x44\x73\x70\x03\x2e\x8a\x19\x13";
 
 const std::string kLost[] = {"lost-001", "lost-002"};

@@ -29,7 +29,8 @@ Config ParseOk(const std::string& yaml, const std::vector<std::string>& sets = {
 
 std::string ShowWith(const std::vector<std::string>& sets) { return Show(ParseOk(kLeast, sets)); }
 
-// Show(Parse(Show(x))) == Show(x) would not notice what is never shown, so the structs are compared.
+// Show(Parse(Show(x))) == Show(x) would not notice what is never shown, so the structs are
+// compared.
 void ExpectSame(const Config& a, const Config& b) {
   EXPECT_EQ(a.run.name, b.run.name);
   EXPECT_EQ(a.run.source.conninfo, b.run.source.conninfo);

@@ -116,8 +116,8 @@ TEST_F(EncoderSchemaTest, NameIsNotNeededWhereTheTopicNamesTheSubjectOfAnotherTy
   EXPECT_EQ(table_.entry(Encode()->schema).need.subject, "orders-value");
 }
 
-// The subject may leave the topic out, so that many topics need one schema. A sanitizer's own allocator
-// counts nothing here.
+// The subject may leave the topic out, so that many topics need one schema. A sanitizer's own
+// allocator counts nothing here.
 TEST_F(EncoderSchemaTest, WhatWasInventedIsForgotten) {
   options_.framing.subject = "{record}";
   Encode().IgnoreError();

@@ -25,7 +25,8 @@ using walpost::testing::ReadPartition;
 constexpr milliseconds kPatience{30'000};
 constexpr rd_kafka_resp_err_t kDenied = RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED;
 
-// Clients are destroyed on threads of their own: what they have not freed at the end looks like a leak.
+// Clients are destroyed on threads of their own: what they have not freed at the end looks like a
+// leak.
 class AllAreDestroyed : public ::testing::Environment {
   void TearDown() override { EXPECT_TRUE(WaitForDestroyed(std::chrono::seconds(30))); }
 };

@@ -16,7 +16,8 @@ namespace {
 using ::testing::ElementsAre;
 using walpost::testing::ReadPartition;
 
-// Clients are destroyed on threads of their own: what they have not freed at the end looks like a leak.
+// Clients are destroyed on threads of their own: what they have not freed at the end looks like a
+// leak.
 class AllAreDestroyed : public ::testing::Environment {
   void TearDown() override { EXPECT_TRUE(WaitForDestroyed(std::chrono::seconds(30))); }
 };

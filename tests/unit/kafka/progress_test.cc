@@ -141,7 +141,8 @@ TEST_F(ProgressTest, WhatIsNoProgressIsPassedOverUnlessNothingElseIsThere) {
   EXPECT_EQ((*records)[0].end_lsn, Lsn(100));
 }
 
-// Who may only write events can make one of this topic, this key and these bytes, but none without headers.
+// Who may only write events can make one of this topic, this key and these bytes, but none without
+// headers.
 TEST_F(ProgressTest, EventIsNoProgress) {
   mock_.CreateTopic("progress", 1);
   Write(At(100));
@@ -156,8 +157,8 @@ TEST_F(ProgressTest, EventIsNoProgress) {
   EXPECT_EQ((*records)[0].end_lsn, Lsn(100));
 }
 
-// It may hold a decision that overrules the others, until another decision comes after it. A late record of
-// the process before is none.
+// It may hold a decision that overrules the others, until another decision comes after it. A late
+// record of the process before is none.
 TEST_F(ProgressTest, RecordOfANewerFormatCountsUntilOneOfAHigherEpochComes) {
   mock_.CreateTopic("progress", 1);
   WriteBytes(OfANewerFormat(1));  // compaction has removed what was before
@@ -203,7 +204,8 @@ TEST_F(ProgressTest, MissingTopicAndMissingRightAreDistinguished) {
             absl::StatusCode::kPermissionDenied);
 }
 
-// A leader that has just started: metadata have the topic, and the broker that leads it does not know it.
+// A leader that has just started: metadata have the topic, and the broker that leads it does not
+// know it.
 TEST_F(ProgressTest, TopicThatItsLeaderDoesNotKnowYetIsNotMissing) {
   mock_.CreateTopic("progress", 1);
   Write(At(100));

@@ -13,7 +13,8 @@
 namespace walpost::kafka {
 namespace {
 
-// Clients are destroyed on threads of their own: what they have not freed at the end looks like a leak.
+// Clients are destroyed on threads of their own: what they have not freed at the end looks like a
+// leak.
 class AllAreDestroyed : public ::testing::Environment {
   void TearDown() override { EXPECT_TRUE(WaitForDestroyed(std::chrono::seconds(30))); }
 };
@@ -21,8 +22,8 @@ class AllAreDestroyed : public ::testing::Environment {
 [[maybe_unused]] const ::testing::Environment* const kAllAreDestroyed =
     ::testing::AddGlobalTestEnvironment(new AllAreDestroyed);
 
-// The producer asks one cluster, and who asks each broker asks the other one: as where the producer's
-// broker was cut off.
+// The producer asks one cluster, and who asks each broker asks the other one: as where the
+// producer's broker was cut off.
 class TopicLookUpTest : public ::testing::Test {
  protected:
   static KafkaOptions OptionsOf(const testing::MockKafka& kafka) {

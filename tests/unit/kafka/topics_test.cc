@@ -1,4 +1,5 @@
-// Whether a topic is compacted. What a real broker answers is in tests/integration/unread_topic_test.py.
+// Whether a topic is compacted. What a real broker answers is in
+// tests/integration/unread_topic_test.py.
 
 #include "kafka/topics.h"
 

@@ -149,7 +149,8 @@ TEST_F(InitServerTest, MaintenanceThatDoesNotEndThenABackfillEndsBeforeItsSlotIs
   InitOk();
   auto maintenance = postgres::SqlConnection::Connect(Conninfo(), "maintenance");
   ASSERT_TRUE(maintenance.ok()) << maintenance.status();
-  // What outbox.maintain does first. It has written nothing, so the slot itself does not wait for it.
+  // What outbox.maintain does first. It has written nothing, so the slot itself does not wait for
+  // it.
   ASSERT_TRUE(
       maintenance->Execute("BEGIN; LOCK TABLE outbox.retention_note IN SHARE ROW EXCLUSIVE MODE")
           .ok());

@@ -105,8 +105,8 @@ TEST(ConnectValueTest, TextAndBinaryFormsGiveTheSame) {
   }
 }
 
-// What PostgreSQL 15 writes as text and sends as bytes, at the ends of each type's range. The stream
-// is binary and verbs read text: they must agree also about what is no value.
+// What PostgreSQL 15 writes as text and sends as bytes, at the ends of each type's range. The
+// stream is binary and verbs read text: they must agree also about what is no value.
 struct Odd {
   std::uint32_t oid;
   std::int32_t modifier;

@@ -1,4 +1,5 @@
-// Regular expressions of Java: matched as there, and rejected where PCRE2 would read them otherwise.
+// Regular expressions of Java: matched as there, and rejected where PCRE2 would read them
+// otherwise.
 #include "outbox/java_regex.h"
 
 #include <gmock/gmock.h>
@@ -143,8 +144,8 @@ TEST(JavaRegexTest, CatastrophicExpressionEndsWithAnError) {
   EXPECT_THAT(std::string(status.message()), HasSubstr("match limit exceeded"));
 }
 
-// PCRE2's machine code has a stack of its own, of a fixed size, and where memory may not be executed
-// there is no machine code: what is matched must not depend on it.
+// PCRE2's machine code has a stack of its own, of a fixed size, and where memory may not be
+// executed there is no machine code: what is matched must not depend on it.
 TEST(JavaRegexTest, GroupRepeatedForEachLetterIsMatched) {
   EXPECT_EQ(Replaced("([a-z]+)(?:\\.(([a-z])|([0-9]))*)?", "$1", "order." + std::string(700, 'x')),
             "order");

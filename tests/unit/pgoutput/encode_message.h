@@ -1,5 +1,6 @@
 // EncodeMessage - a decoded message back to the bytes it came from, by the builders of the tests.
-// Why: what the decoder accepted must mean exactly the bytes it was given, no byte unread or guessed.
+// Why: what the decoder accepted must mean exactly the bytes it was given, no byte unread or
+// guessed.
 #pragma once
 
 #include <optional>

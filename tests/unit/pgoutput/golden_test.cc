@@ -11,8 +11,8 @@
 namespace walpost::pgoutput {
 namespace {
 
-// Tags of all messages, one line per block of statements. A table is announced before its first row,
-// and again after ALTER TABLE, TRUNCATE of others and a new origin.
+// Tags of all messages, one line per block of statements. A table is announced before its first
+// row, and again after ALTER TABLE, TRUNCATE of others and a new origin.
 constexpr char kTags[] =
     "BYYYYRIIC"  // every type; before it, the types that are not built in
     "BRIC"       // a row with a large value

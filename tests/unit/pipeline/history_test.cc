@@ -299,7 +299,8 @@ TEST_F(RememberedProgressTest, TimelineThatBeganLaterInThisHistoryHalts) {
   ExpectPosition({At(0x600, 2)}, Lsn(0x600));
 }
 
-// What was delivered is older than the copy, but the adoption is of a timeline that the copy does not have.
+// What was delivered is older than the copy, but the adoption is of a timeline that the copy does
+// not have.
 TEST_F(RememberedProgressTest, AdoptionThatIsOfAnotherHistoryHalts) {
   const auto adopted_at = [](std::uint64_t lsn, std::uint32_t timeline) {
     Progress progress = At(0x450);
@@ -316,7 +317,8 @@ TEST_F(RememberedProgressTest, AdoptionThatIsOfAnotherHistoryHalts) {
   Progress prefix = At(0x450);
   prefix.prefixes_since["p"] = {Lsn(0x480), base::WallTime(), 2};
   ExpectHalt({prefix}, HaltReason::kTimelineChanged);
-  // Two servers were promoted, each to timeline 2. A failover that lost the adoption is no other history.
+  // Two servers were promoted, each to timeline 2. A failover that lost the adoption is no other
+  // history.
   facts_.timeline = 2;
   facts_.timeline_history = {{1, Lsn(0x490)}};
   ExpectHalt({adopted_at(0x480, 2)}, HaltReason::kTimelineChanged);
@@ -330,7 +332,8 @@ TEST_F(RememberedProgressTest, ServerWhoseLogEndsBeforeItHalts) {
               AllOf(HasSubstr("0/900"), HasSubstr("0/901")));
 }
 
-// It may catch up again, or be of a copy that was set back: then it has events that it would not send.
+// It may catch up again, or be of a copy that was set back: then it has events that it would not
+// send.
 TEST_F(RememberedProgressTest, StandbyIsWaitedForUntilItHasReplayedWhatWasRead) {
   facts_.in_recovery = true;
   facts_.looked_lsn = Lsn(0x900);

@@ -186,7 +186,8 @@ TEST_F(IntakeTest, TransactionCutByTheReconnectGoesOnWhereItWasCut) {
   EXPECT_EQ(counters_.events_repeated, 2U);
 }
 
-// The server may send rows of other tables the first time and not the second, or the other way round.
+// The server may send rows of other tables the first time and not the second, or the other way
+// round.
 TEST_F(IntakeTest, CutTransactionGoesOnWhereItWasCutWhicheverOtherRowsCome) {
   pgoutput::Relation other = EventsRelation();
   other.id.oid = 9;

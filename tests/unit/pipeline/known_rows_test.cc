@@ -40,8 +40,8 @@ TEST(KnownRowsTest, IdThatTheTableHasCutOrWrittenInAsciiIsTheSame) {
   EXPECT_TRUE(WithRow(At(1, 0), "order ?? ?").Has(At(1, 0), std::string("order \xc3\xa4 \0", 10)));
 }
 
-// The position is held back by the first event; behind it "a0" is delivered, "a1" is a dead letter, and "a2"
-// comes later.
+// The position is held back by the first event; behind it "a0" is delivered, "a1" is a dead letter,
+// and "a2" comes later.
 class KnownRowsPipelineTest : public ParkTest {
  protected:
   void HoldBack(OnUndeliverable policy) {

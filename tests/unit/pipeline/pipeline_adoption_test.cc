@@ -14,8 +14,8 @@ using ::testing::IsEmpty;
 
 class AdoptionTest : public HistoryFixture {
  protected:
-  // Timeline 2 begins at `switched_at`. A row of a transaction that the server of before showed open at `lsn`,
-  // or that another one gave the same id, commits at 600.
+  // Timeline 2 begins at `switched_at`. A row of a transaction that the server of before showed
+  // open at `lsn`, or that another one gave the same id, commits at 600.
   void OpenedBefore(Lsn lsn, Lsn switched_at = Lsn(550), std::uint32_t opened_on = 1) {
     Remembered();
     facts_.progress->tables = facts_.tables;
@@ -123,7 +123,8 @@ TEST_F(AdoptionTest, RowThatCommittedAfterItsTableBecameAnOutboxAndStandsBeforeH
   ExpectOtherHistory("everything up to 0/1F4 was read");
 }
 
-// PostgreSQL sends some, all or none of their rows, by what it decoded before on the same connection.
+// PostgreSQL sends some, all or none of their rows, by what it decoded before on the same
+// connection.
 TEST_F(AdoptionTest, TransactionThatBeganBeforeItsTableWasAnOutboxHoldsNoEventOfIt) {
   Remembered();
   facts_.progress->tables = {{1, "other", "table"}};
@@ -143,8 +144,8 @@ TEST_F(AdoptionTest, TransactionThatBeganBeforeItsTableWasAnOutboxHoldsNoEventOf
   EXPECT_THAT(Visible('a'), ElementsAre("a800", "a900", "a1000", "a1100"));
 }
 
-// The stream begins at the last transaction with events. On the first connection the server had sent none of
-// its rows.
+// The stream begins at the last transaction with events. On the first connection the server had
+// sent none of its rows.
 TEST_F(AdoptionTest, OldTransactionThatComesWithRowsOnTheNextConnectionIsNoOtherHistory) {
   PassAnOldTransaction();
   SendPayload(Begin(600, 950));

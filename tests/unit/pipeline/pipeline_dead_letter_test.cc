@@ -275,7 +275,8 @@ TEST_F(DeadLetterPolicyTest, TooManyOpenRowsHalt) {
                "delivery.dead_letters_max, 1 of them, are open");
 }
 
-// What waited for its topic is offered at once, but for rows that are not written yet there may be no room.
+// What waited for its topic is offered at once, but for rows that are not written yet there may be
+// no room.
 TEST_F(DeadLetterPolicyTest, TooManyOpenRowsOfATopicThatWasHeldHalt) {
   options_.dead_letters_max = 2;
   Policy(OnUndeliverable::kDeadLetter);

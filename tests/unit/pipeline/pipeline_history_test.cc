@@ -75,8 +75,8 @@ TEST_F(HistoryTest, ServerThatComesPastTheRememberedOneWithoutItHalts) {
   EXPECT_EQ(confirmed_, Lsn());
 }
 
-// The slot is behind the remembered transaction, and what the server skips until then may hold events of
-// another history.
+// The slot is behind the remembered transaction, and what the server skips until then may hold
+// events of another history.
 TEST_F(HistoryTest, PositionBeforeTheRememberedOneHasComeAgainIsNotConfirmed) {
   Remembered();
   facts_.confirmed_flush_lsn = Lsn(50);
@@ -376,7 +376,8 @@ TEST_F(HistoryTest, SighupDuringAHaltTakesNothingFromTheLastStatus) {
   EXPECT_TRUE(pipeline().TakeConnect(now_));
 }
 
-// Otherwise the answer to the first attempt, whose guard knew other progress, passes for the second's.
+// Otherwise the answer to the first attempt, whose guard knew other progress, passes for the
+// second's.
 TEST_F(HistoryTest, SighupAfterAHaltWaitsForTheAnswerToTheAttemptBeforeIt) {
   for (const bool attempt_succeeds : {false, true}) {
     Connect();

@@ -1,4 +1,5 @@
-// A table that is announced may have been edited: nothing goes on until the catalogs were read again.
+// A table that is announced may have been edited: nothing goes on until the catalogs were read
+// again.
 #include <string>
 
 #include "pipeline_fixture.h"

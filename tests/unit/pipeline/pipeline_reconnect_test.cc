@@ -400,7 +400,8 @@ TEST_F(ReconnectTest, TimelineThatContainsOurProgressGoesOn) {
   EXPECT_EQ(pipeline().state(), State::kStreaming);
 }
 
-// Its rows are taken already, and rows of the new timeline at lower positions would count as repeats.
+// Its rows are taken already, and rows of the new timeline at lower positions would count as
+// repeats.
 TEST_F(ReconnectTest, TimelineThatLeftAnOpenTransactionBehindHalts) {
   Connect();
   Transaction(100, {"a1"});

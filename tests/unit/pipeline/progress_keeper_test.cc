@@ -207,8 +207,8 @@ TEST_F(ProgressKeeperTest, RecordOfBeforeAnAdoptionDoesNotRememberIt) {
   EXPECT_FALSE(keeper_.adopting());
 }
 
-// Of its epoch a lower position may land late: that of a connection before this one, or of a process that is
-// gone.
+// Of its epoch a lower position may land late: that of a connection before this one, or of a
+// process that is gone.
 TEST_F(ProgressKeeperTest, NothingIsConfirmedBeforeWhatIsAdoptedIsRemembered) {
   Begin();
   facts_.progress = facts_.ProgressAt(Lsn(300));

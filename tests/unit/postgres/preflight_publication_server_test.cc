@@ -287,7 +287,8 @@ TEST_F(PreflightServerTest, PartitionPublishedOnlyThroughItsParentIsRejectedWher
   EXPECT_TRUE(std::holds_alternative<base::SourceFacts>(LookAgain(options)));
 }
 
-// A server that has decoded rows of its partitions misses it when it leaves the schema or comes back.
+// A server that has decoded rows of its partitions misses it when it leaves the schema or comes
+// back.
 TEST_F(PreflightServerTest, PartitionedTableThatOnlyItsSchemaPublishesIsRejected) {
   if (server_->Major() < 15) {
     return;

@@ -133,8 +133,8 @@ TEST_F(PreflightServerTest, DecisionThatIsMadeBeforeStartEndsTheAttempt) {
   WaitUntilFree();
 }
 
-// wal_sender_timeout counts from START on, before the stream is read.
-// `init --with-messages` holds the slot while it records one, so that comes before START or not at all.
+// wal_sender_timeout counts from START on, before the stream is read. `init --with-messages` holds
+// the slot while it records one, so that comes before START or not at all.
 TEST_F(PreflightServerTest, PrefixThatIsRecordedBeforeStartEndsTheAttempt) {
   MakeAll();
   Sql(kPipelineTable);

@@ -27,7 +27,8 @@ class SentColumnsServerTest : public PreflightServerTest {
     return std::stoi(server_->Sql("SELECT current_setting('server_version_num')"));
   }
 
-  // The columns of `table` that the publication made by `publish` sends: by the rule, and in the stream.
+  // The columns of `table` that the publication made by `publish` sends: by the rule, and in the
+  // stream.
   void ExpectSent(const std::string& publish, const std::string& table,
                   const std::string& columns) {
     SCOPED_TRACE(publish);

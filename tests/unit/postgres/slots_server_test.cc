@@ -185,7 +185,8 @@ TEST_F(SlotsServerTest, TimeoutsOfTheDatabaseDoNotEndTheSnapshot) {
   EXPECT_TRUE(created.ok()) << created.status();
 }
 
-// A transaction that is open when the new slot is wanted, and one that begins later: the old slot stays.
+// A transaction that is open when the new slot is wanted, and one that begins later: the old slot
+// stays.
 TEST_F(SlotsServerTest, OldSlotStaysUntilTheNewOneIsThere) {
   ASSERT_TRUE(CreateSlot(Options("walpost")).ok());
   const auto old = FindSlot(&*connection_, "walpost");

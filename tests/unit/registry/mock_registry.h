@@ -1,5 +1,5 @@
-// MockRegistry - an HTTP server on loopback that answers what the test says, and remembers what it was
-// asked.
+// MockRegistry - an HTTP server on loopback that answers what the test says, and remembers what it
+// was asked.
 // Thread: any; answers come from threads of its own.
 #pragma once
 
@@ -28,7 +28,8 @@ class MockRegistry {
 
   std::string url() const;
 
-  // From now on. `line` without the query, and decoded; what is not listed is answered with 404, 40403.
+  // From now on. `line` without the query, and decoded; what is not listed is answered with 404,
+  // 40403.
   void Answer(const std::string& line, int code, const std::string& body);
   // The same where the request's body has `part` in it, which comes before the others.
   void AnswerTo(const std::string& line, const std::string& part, int code,

@@ -1,5 +1,6 @@
-// The loop between a fake server and a fake Kafka, on a thread of its own and on the real clock: what
-// the pipeline decides is tested elsewhere, here it is carried out, and the loop waits in between.
+// The loop between a fake server and a fake Kafka, on a thread of its own and on the real clock:
+// what the pipeline decides is tested elsewhere, here it is carried out, and the loop waits in
+// between.
 #include "runtime/loop.h"
 
 #include <gtest/gtest.h>

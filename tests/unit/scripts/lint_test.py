@@ -297,6 +297,14 @@ def test_prose_is_wrapped_and_tables_code_and_single_words_are_not(tree):
     assert tree.finding().startswith("docs/w.md:4: 105 columns")
 
 
+def test_comments_are_wrapped_and_code_and_single_words_are_not(tree):
+    wide = "word " * 21
+    tree.write("tests/unit/base/w_test.cc", f"// {'x' * 101}\nint {'x' * 101};  // {wide}\n")
+    assert not [line for line in tree.lint()[1] if "columns" in line]
+    tree.write("tests/unit/base/w_test.cc", f"  // {wide}\n")
+    assert [line for line in tree.lint()[1] if "columns, at most" in line]
+
+
 @pytest.mark.parametrize("name, line, word, instead", [
     ("src/base/w.cc", "// What it tells of a row.", "tells", "report"),
     ("src/base/w.h", "int told = 0;", "told", "report"),
