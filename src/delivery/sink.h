@@ -47,17 +47,11 @@ enum class FailureKind {
 
 struct Failure {
   FailureKind kind = FailureKind::kNone;
-  std::string detail;  // what the client or broker said; no record bytes
-  // It counts only when nothing else was said for a while: a broker learns of a right or of a limit
-  // later than another one.
-  bool must_last = false;
-  // With must_last: nothing that was looked up contradicts it. Once it has lasted, it need not last
-  // as long the next time. What is said of such a record says nothing of one that should be taken.
-  bool may_be_right = false;
-
-  bool IsLike(const Failure& other) const {
-    return kind == other.kind && may_be_right == other.may_be_right;
-  }
+  std::string detail;      // what the client or broker said; no record bytes
+  bool must_last = false;  // before it counts: LastingRejections
+  // With must_last: the topic's limit that the record may have exceeded, as it was read last. 0 =
+  // never, or there is none.
+  std::int64_t limit = 0;
 
   // Another record of the topic may well be taken. With must_last: should the answer last.
   bool IsAboutTheRecord() const {

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
-#include <set>
 
 #include "absl/strings/str_format.h"
 #include "base/status.h"
@@ -29,14 +28,9 @@ constexpr milliseconds kLookAgainAfter{500};
 constexpr milliseconds kLookKept{5'000};
 // The limits are not asked for again so soon where nobody has answered, or a right is missing.
 constexpr milliseconds kDescribeAgainAfter{60'000};
-// Where the same has stood this long ago, this is enough; and where all waits together are so many
-// times unknown_topic_wait. Else who writes rows that no topic takes could hold up a verb without
-// end.
-constexpr milliseconds kStoodKept{300'000};
-constexpr milliseconds kStoodWait{1'000};
+// Where all waits together are so many times unknown_topic_wait, a short one is enough. Else who
+// writes rows that no topic takes could hold up a verb without end.
 constexpr int kWaitsMax = 10;
-// What was said of one record counts for the next ones for so long, or unknown_topic_wait.
-constexpr milliseconds kDoubtKept{10'000};
 constexpr const char* kDoesNotExist = "it does not exist: create it";
 constexpr const char* kMayNotDescribe =
     "walpost's Kafka user may not DESCRIBE it: the right to WRITE to it brings that along";
@@ -143,26 +137,26 @@ absl::Status BulkWriter::LookUp(const std::string& topic, Target* target) {
   }
   RETURN_IF_ERROR(partitions.status());
   target->partitions = *partitions;
+  by_look_ups_.OnLimit(topic, FailureKind::kPartitionUnknown, target->partitions);
   // They may be others by now where nobody answers, or a right is missing. Then the broker decides.
   target->described = false;
   if (steady_clock::now() >= target->describe_from) {
     const auto limits = ReadTopicLimits(client_.get(), topic, std::min(patience_, kLimitsTimeout));
     target->described = limits.ok();
     target->limits = limits.ok() ? *limits : target->limits;
-    // One broker may not have heard of a right that there was before.
-    const bool known = target->limits.message_bytes_max || target->limits.has_cleanup_policy;
-    target->limits.unanswered |=
-        !limits.ok() && (known || !absl::IsPermissionDenied(limits.status()));
+    for (const FailureKind kind : {FailureKind::kRecordTooLarge, FailureKind::kRecordInvalid}) {
+      if (limits.ok()) {
+        by_look_ups_.OnLimit(topic, kind, LimitOf(kind, *limits));
+      }
+    }
     target->describe_from =
         steady_clock::now() + (limits.ok() ? milliseconds(0) : kDescribeAgainAfter);
   }
   target->looked_at = steady_clock::now();
-  if (target->limits.message_bytes_max) {
-    const std::int64_t batch = BatchBytesFor(*target->limits.message_bytes_max);
-    if (batch < producer_limits_.batch_bytes_max.value_or(INT64_MAX)) {
-      producer_limits_.batch_bytes_max = batch;
-      RETURN_IF_ERROR(MakeClient());
-    }
+  const std::optional<std::int64_t> batch = BatchBytesFor(target->limits);
+  if (batch && *batch < producer_limits_.batch_bytes_max.value_or(INT64_MAX)) {
+    producer_limits_.batch_bytes_max = batch;
+    RETURN_IF_ERROR(MakeClient());
   }
   return absl::OkStatus();
 }
@@ -170,23 +164,22 @@ absl::Status BulkWriter::LookUp(const std::string& topic, Target* target) {
 BulkWriter::Answer BulkWriter::Check(const envelope::Record& record, const Target& target) const {
   const std::string topic(record.topic);
   if (!target.takes_nothing.empty()) {
-    return {Rejected(topic, target.takes_nothing), {FailureKind::kTopicUnknown}};
+    return {Rejected(topic, target.takes_nothing), FailureKind::kTopicUnknown};
   }
   if (record.partition >= target.partitions) {
     return {Rejected(topic, absl::StrFormat("it asks for partition %d, and there are %d",
                                             record.partition, target.partitions)),
-            {FailureKind::kPartitionUnknown}};
+            FailureKind::kPartitionUnknown};
   }
   const TopicLimits limits = target.described ? target.limits : TopicLimits();
   if (LacksKey(record, limits)) {
     return {Rejected(topic, "it has no key, and the topic is compacted (INVALID_RECORD)"),
-            {FailureKind::kRecordInvalid}};
+            FailureKind::kRecordInvalid};
   }
   if (IsTooLarge(record, limits, compressed_).value_or(false)) {
-    return {Rejected(topic, absl::StrFormat(
-                                "it has %d bytes, and segment.bytes or max.message.bytes is %d",
-                                BatchBytesOf(record), *limits.message_bytes_max)),
-            {FailureKind::kRecordTooLarge}};
+    return {Rejected(topic, absl::StrFormat("it has %d bytes, and max.message.bytes is %d",
+                                            BatchBytesOf(record), *limits.message_bytes_max)),
+            FailureKind::kRecordTooLarge};
   }
   return {};
 }
@@ -197,7 +190,11 @@ absl::StatusOr<BulkWriter::Answer> BulkWriter::CheckForLong(const envelope::Reco
   Answer answer = Check(record, *target);
   bool may_pass = true;
   while (!answer.status.ok() && target->takes_nothing.empty() && may_pass) {
-    may_pass = MayPass(answer.what, target);
+    const std::int64_t limit = answer.kind == FailureKind::kPartitionUnknown
+                                   ? target->partitions
+                                   : LimitOf(answer.kind, target->limits);
+    may_pass = MayPass(
+        by_look_ups_.Count(record.topic, {answer.kind, limit}, kLookKept, steady_clock::now()));
     if (!may_pass && steady_clock::now() < target->looked_at + kLookKept) {
       break;
     }
@@ -206,14 +203,9 @@ absl::StatusOr<BulkWriter::Answer> BulkWriter::CheckForLong(const envelope::Reco
     poll(nullptr, 0, may_pass ? static_cast<int>(kLookAgainAfter.count()) : 0);
     RETURN_IF_ERROR(LookUp(std::string(record.topic), target));
     waited_ += steady_clock::now() - began;
-    const RejectedFor before = answer.what;
+    const FailureKind before = answer.kind;
     answer = Check(record, *target);
-    if (answer.what != before) {
-      may_pass = may_pass || !target->doubts.contains(answer.what);  // it has a wait of its own
-      if (waited_ < kWaitsMax * options_.unknown_topic_wait) {
-        target->doubts.erase(before);
-      }
-    }
+    may_pass = may_pass || answer.kind != before;  // that has a wait of its own
   }
   return answer;
 }
@@ -369,17 +361,17 @@ absl::Status BulkWriter::WriteAlone() {
 absl::Status BulkWriter::WriteOne(const rd_kafka_message_t& message) {
   const std::string topic = rd_kafka_topic_name(message.rkt);
   Target& target = targets_[topic];
-  std::set<RejectedFor> rejected;
+  std::vector<envelope::RecordHeader> headers;
+  const envelope::Record record = RecordIn(message, &headers);
   while (target.takes_nothing.empty()) {
-    const Answer answer = WriteOnce(message, target.limits);
-    if (answer.status.ok()) {  // what passed shortens the wait of no other
-      std::erase_if(target.doubts,
-                    [&](const auto& doubt) { return rejected.contains(doubt.first); });
+    const Answer answer = WriteOnce(message, record);
+    if (answer.status.ok()) {
+      by_brokers_.OnTaken(record, steady_clock::now());
     }
-    rejected.insert(answer.what);
     const bool may_not = absl::IsPermissionDenied(answer.status);
-    const bool may_be_old = may_not || answer.what.belief != Belief::kRight;
-    if (may_be_old && MayPass(answer.what, &target)) {
+    const delivery::Failure failure{answer.kind, "", MayBeBehind(answer.kind, record),
+                                    LimitOf(answer.kind, target.limits)};
+    if (MayPass(by_brokers_.Count(record, failure, kLookKept, steady_clock::now()))) {
       poll(nullptr, 0, static_cast<int>(kTryAgainAfter.count()));
       waited_ += kTryAgainAfter;
       continue;
@@ -395,22 +387,11 @@ absl::Status BulkWriter::WriteOne(const rd_kafka_message_t& message) {
   return Rejected(topic, target.takes_nothing);
 }
 
-// A long time without such a rejection begins the time anew.
-bool BulkWriter::MayPass(const RejectedFor& what, Target* target) const {
-  const auto now = steady_clock::now();
+bool BulkWriter::MayPass(milliseconds left) const {
   const milliseconds wait = options_.unknown_topic_wait;
-  Doubt& doubt = target->doubts.try_emplace(what, Doubt{now, now, {}}).first->second;
-  if (now >= doubt.said_at + std::max(kDoubtKept, wait)) {
-    doubt.since = now;
-  }
-  doubt.said_at = now;
-  const bool has_stood = doubt.stood_at && now < *doubt.stood_at + kStoodKept;
-  if (now < doubt.since +
-                (has_stood || waited_ >= kWaitsMax * wait ? std::min(wait, kStoodWait) : wait)) {
-    return true;
-  }
-  doubt.stood_at = now;
-  return false;
+  const bool waited_enough =
+      waited_ >= kWaitsMax * wait && wait - left >= delivery::LastingRejections::kWaitAgain;
+  return left.count() > 0 && !waited_enough;
 }
 
 absl::Status BulkWriter::CheckLeaders(const std::string& topic, Target* target) const {
@@ -439,20 +420,15 @@ absl::Status BulkWriter::CheckLeaders(const std::string& topic, Target* target) 
 }
 
 BulkWriter::Answer BulkWriter::WriteOnce(const rd_kafka_message_t& message,
-                                         const TopicLimits& limits) {
-  std::vector<envelope::RecordHeader> headers;
-  const envelope::Record record = RecordIn(message, &headers);
-  rd_kafka_headers_t* copy = MakeHeaders(headers);
+                                         const envelope::Record& record) {
+  rd_kafka_headers_t* copy = MakeHeaders(record.headers);
   const rd_kafka_resp_err_t error = Produce(client_.get(), rd_kafka_topic_name(message.rkt),
                                             message.partition, record.key, record.value, copy, 0);
   if (error != RD_KAFKA_RESP_ERR_NO_ERROR) {
     rd_kafka_headers_destroy(copy);
-    return {TopicStatus(rd_kafka_topic_name(message.rkt), error), {Classify(error), true}};
+    return {TopicStatus(rd_kafka_topic_name(message.rkt), error), Classify(error)};
   }
-  Answer answer = AwaitAnswer();
-  answer.what.by_broker = true;
-  answer.what.belief = Believe(answer.what.kind, record, limits, compressed_);
-  return answer;
+  return AwaitAnswer();
 }
 
 BulkWriter::Answer BulkWriter::AwaitAnswer() {
@@ -470,7 +446,7 @@ BulkWriter::Answer BulkWriter::AwaitAnswer() {
       return {IsAboutRecords(report->err) && !IsAboutRight(report->err)
                   ? Rejected(topic, rd_kafka_err2str(report->err))
                   : TopicStatus(topic, report->err),
-              {Classify(report->err)}};
+              Classify(report->err)};
     }
   }
   return {NothingAcknowledged()};

@@ -6,11 +6,10 @@
 //   time: only then is its answer about a record.
 // Thread: one owner; blocking.   Lifetime: a record is copied before Write returns.
 // Units/limits: at most in_flight_bytes_max of the options are unacknowledged. `patience`: how long
-//   without any acknowledgement. For the options' unknown_topic_wait a record is written again when
-//   a right is missing, or when the topic's limits take it and the broker does not, since a broker
-//   may learn of a change late; and the limits are read again when they do not take it. Then the
-//   topic is closed, or the record rejected, as are the next ones of its kind at once. All waits
-//   together are bounded: beyond ten times that, 1 s each.
+//   without any acknowledgement. A rejection must last (LastingRejections): for the options'
+//   unknown_topic_wait the limits are read again, or the record is written again. Then the record
+//   is rejected, or the topic closed. All waits together are bounded: beyond ten times that, 1 s
+//   each.
 // Errors: kNotFound (no such topic), kPermissionDenied, kInvalidArgument (the topic does not take a
 //   record: too large, not valid, no such partition), kUnavailable (no acknowledgement in time:
 //   whether the record arrived is not known); and what OnRejected returns.
@@ -30,6 +29,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "delivery/lasting_rejections.h"
 #include "delivery/sink.h"
 #include "envelope/record.h"
 #include "kafka/client.h"
@@ -53,7 +53,11 @@ class BulkWriter {
   using OnRejected = std::function<absl::Status(const std::string& id, const absl::Status& why)>;
 
   BulkWriter(KafkaOptions options, std::chrono::milliseconds patience, OnRejected on_rejected)
-      : options_(std::move(options)), patience_(patience), on_rejected_(std::move(on_rejected)) {}
+      : options_(std::move(options)),
+        patience_(patience),
+        on_rejected_(std::move(on_rejected)),
+        by_look_ups_(options_.unknown_topic_wait),
+        by_brokers_(options_.unknown_topic_wait) {}
 
   // So that nobody asks about each of them, or waits for an answer.
   void KnowUnseen(const UnseenTopics& topics);
@@ -70,13 +74,6 @@ class BulkWriter {
   std::vector<ClosedTopic> TakeClosedTopics();
 
  private:
-  // The topic, or a broker that may not have heard of a change, rejects records for one reason.
-  struct Doubt {
-    std::chrono::steady_clock::time_point since;
-    std::chrono::steady_clock::time_point said_at;
-    std::optional<std::chrono::steady_clock::time_point> stood_at;  // for as long as it must
-  };
-
   struct Target {
     std::string takes_nothing;   // why; empty = it takes records
     std::uint64_t left_out = 0;  // for that, and not taken yet
@@ -86,12 +83,11 @@ class BulkWriter {
     std::chrono::steady_clock::time_point looked_at;
     std::chrono::steady_clock::time_point describe_from;
     std::optional<std::chrono::steady_clock::time_point> leaders_agreed_at;
-    std::map<RejectedFor, Doubt> doubts;
   };
 
   struct Answer {
     absl::Status status;
-    RejectedFor what = {};
+    delivery::FailureKind kind = delivery::FailureKind::kNone;
   };
 
   absl::StatusOr<Target*> TargetOf(const std::string& topic);
@@ -111,9 +107,9 @@ class BulkWriter {
   absl::Status WriteAlone();
   // Of it one message, until Kafka says what becomes of it; and as often as a change may come late.
   absl::Status WriteOne(const rd_kafka_message_t& message);
-  bool MayPass(const RejectedFor& what, Target* target) const;
+  bool MayPass(std::chrono::milliseconds left) const;
   absl::Status CheckLeaders(const std::string& topic, Target* target) const;
-  Answer WriteOnce(const rd_kafka_message_t& message, const TopicLimits& limits);
+  Answer WriteOnce(const rd_kafka_message_t& message, const envelope::Record& record);
   Answer AwaitAnswer();
   absl::Status NothingAcknowledged() const;
 
@@ -124,6 +120,8 @@ class BulkWriter {
   ProducerLimits producer_limits_ = {std::nullopt, kRequestBytesMax};
   std::map<std::string, Target> targets_;
   bool compressed_ = false;
+  delivery::LastingRejections by_look_ups_;
+  delivery::LastingRejections by_brokers_;
   std::chrono::steady_clock::duration waited_{0};   // for what might pass
   std::uint64_t sequence_ = 0;                      // of the next record
   std::map<std::uint64_t, std::size_t> in_flight_;  // bytes, by sequence

@@ -154,7 +154,7 @@ class Impl : public KafkaSink {
   const std::function<void(const KafkaNotice&)> on_notice_;
   const int wake_fd_;
   Mode mode_ = Mode::kPipelined;
-  TopicMemory memory_;
+  TopicMemory memory_{options_.unknown_topic_wait};
   KafkaFacts facts_;
   base::Now now_;
   bool open_ = false;

@@ -102,7 +102,7 @@ SubmitResult ProducerSession::Submit(const envelope::Record& record, delivery::S
   }
   const std::int32_t partition = ChoosePartition(record, topic);
   if (partition >= static_cast<std::int32_t>(topic->partition_count)) {
-    if (!IsBelieved(FailureKind::kPartitionUnknown, *topic)) {
+    if (!HasLasted(FailureKind::kPartitionUnknown, topic->partition_count, *topic)) {
       return LookUpFirst(topic);  // they may have been added meanwhile
     }
     return SubmitResult::Rejected(
@@ -178,9 +178,8 @@ rd_kafka_resp_err_t ProducerSession::SendBatch(TopicPartition target) {
   }
   const bool one = mode_ == delivery::Sink::Mode::kOneAtATime;
   // A batch that is larger than its topic takes fails as a whole, although each record would fit.
-  const std::optional<std::int64_t>& topic_max = target.first->limits.message_bytes_max;
   const std::int64_t bytes_max =
-      std::min(batch_bytes_max_, topic_max ? BatchBytesFor(*topic_max) : INT64_MAX);
+      std::min(batch_bytes_max_, BatchBytesFor(target.first->limits).value_or(INT64_MAX));
   std::int64_t bytes = kRequestHeaderBytes;
   while (!to.waiting->empty()) {
     const Waiting& next = to.waiting->front();
@@ -204,10 +203,10 @@ std::string ProducerSession::WhyRejected(const rd_kafka_message_t& message) cons
                       rd_kafka_err2str(message.err), rd_kafka_err2name(message.err));
   const auto* topic = static_cast<const TopicState*>(rd_kafka_topic_opaque(message.rkt));
   if (Classify(message.err) == FailureKind::kRecordTooLarge && topic->limits.message_bytes_max) {
-    text += absl::StrFormat(
-        "; key and value have %u bytes%s, and the topic's segment.bytes or max.message.bytes is %d",
-        message.key_len + message.len, compressed_ ? " before compression" : "",
-        *topic->limits.message_bytes_max);
+    text +=
+        absl::StrFormat("; key and value have %u bytes%s, and the topic's max.message.bytes is %d",
+                        message.key_len + message.len, compressed_ ? " before compression" : "",
+                        *topic->limits.message_bytes_max);
   }
   return text;
 }

@@ -47,8 +47,6 @@ class ProducerSession {
   // off from the controller goes on answering with what it knew before.
   static constexpr std::chrono::milliseconds kFewerWait{60'000};
   // After a rejection the same answers reject the next record so soon, for so long.
-  static constexpr std::chrono::milliseconds kRejectedAgainAfter{1'000};
-  static constexpr std::chrono::milliseconds kRejectionKept{300'000};
   // A record is dated far back by limits that were read no longer ago than this.
   static constexpr std::chrono::milliseconds kLimitsDate{30'000};
   // Where a partition reports nothing for so long, leaders are looked at; so often at most a
@@ -171,9 +169,7 @@ class ProducerSession {
   std::optional<delivery::SubmitResult> CheckLimits(const envelope::Record& record,
                                                     TopicState* topic);
   bool DateNeedsLimits(const envelope::Record& record, const TopicState& topic) const;
-  bool IsBelieved(delivery::FailureKind kind, const TopicState& topic);
-  Belief BeliefIn(delivery::FailureKind rejection, const envelope::Record& record,
-                  const TopicState& topic) const;
+  bool HasLasted(delivery::FailureKind kind, std::int64_t limit, const TopicState& topic);
   delivery::SubmitResult TooLargeForProducer(const envelope::Record& record,
                                              const TopicState& topic);
   std::int64_t TimestampFor(const envelope::Record& record, const TopicState& topic) const;

@@ -173,16 +173,16 @@ void ProducerSession::CheckLeaders(
                });
 }
 
-// It may be an old one: it counts when the brokers agree about who leads, and must last where the
-// leader may hear of a change later than the broker that was asked for the topic's limits.
+// It counts when the brokers agree about who leads: else its leader may be one of before.
 void ProducerSession::HoldRejection(delivery::Sequence sequence, delivery::Failure failure,
                                     const rd_kafka_message_t& message) {
   const auto& topic = *static_cast<const TopicState*>(rd_kafka_topic_opaque(message.rkt));
   std::vector<envelope::RecordHeader> headers;
-  const Belief belief = BeliefIn(failure.kind, RecordIn(message, &headers), topic);
-  failure.must_last =
-      failure.kind == delivery::FailureKind::kTopicNotAuthorized || belief != Belief::kRight;
-  failure.may_be_right = belief == Belief::kMayBeRight;
+  failure.must_last = MayBeBehind(failure.kind, RecordIn(message, &headers));
+  // By those that were read last, also where nobody has answered since.
+  if (const auto read = memory_->read_limits.find(topic.name); read != memory_->read_limits.end()) {
+    failure.limit = LimitOf(failure.kind, read->second);
+  }
   failed_ = true;
   ++outstanding_;
   held_.Hold({sequence, std::move(failure), topic.name, topic.leaders});

@@ -17,14 +17,6 @@ using delivery::Failure;
 using delivery::FailureKind;
 using delivery::SubmitResult;
 
-namespace {
-
-TopicAnswer AnswerOf(std::size_t partitions, const TopicLimits& limits) {
-  return {partitions, limits.message_bytes_max, limits.compacts};
-}
-
-}  // namespace
-
 ProducerSession::TopicState* ProducerSession::StateOf(std::string_view name) {
   if (last_topic_ != nullptr && last_topic_->name == name) {
     return last_topic_;
@@ -161,13 +153,8 @@ bool ProducerSession::TakeAnswer(const TopicQuestion& found, TopicState* topic) 
     return false;
   }
   topic->leaders = found.leaders;
+  memory_->rejections.OnLimit(topic->name, FailureKind::kPartitionUnknown, topic->partition_count);
   TakeLimits(found, topic);
-  const TopicAnswer answer = AnswerOf(topic->partition_count, topic->limits);
-  if (const auto said = memory_->rejecting.find(topic->name); said != memory_->rejecting.end()) {
-    std::erase_if(said->second, [&](const auto& kind) {
-      return kind.second.answer != answer;  // also when this one rejects nothing
-    });
-  }
   const auto rejected = memory_->rejected_times.find(topic->name);
   topic->dated_now = rejected != memory_->rejected_times.end() &&
                      rejected->second.age_max == topic->limits.age_max &&
@@ -211,9 +198,6 @@ void ProducerSession::TakeLimits(const TopicQuestion& found, TopicState* topic) 
   topic->limits_read_at = now_.mono;
   if (!found.limits.ok()) {
     topic->limits = {};
-    // One broker may not have heard of a right that there was before.
-    topic->limits.unanswered = !absl::IsPermissionDenied(found.limits.status()) ||
-                               memory_->read_limits.contains(topic->name);
     if (found.limits.status().code() == absl::StatusCode::kDeadlineExceeded) {
       memory_->describe_from = now_.mono + kDescribeAgainAfter;
     }
@@ -230,6 +214,9 @@ void ProducerSession::TakeLimits(const TopicQuestion& found, TopicState* topic) 
   }
   topic->limits = *found.limits;
   memory_->read_limits.insert_or_assign(topic->name, topic->limits);
+  for (const FailureKind kind : {FailureKind::kRecordTooLarge, FailureKind::kRecordInvalid}) {
+    memory_->rejections.OnLimit(topic->name, kind, LimitOf(kind, topic->limits));
+  }
 }
 
 // Whether a record of long ago stays long enough to be read depends on what the topic's limits are
@@ -249,7 +236,7 @@ std::optional<SubmitResult> ProducerSession::CheckLimits(const envelope::Record&
     return DateNeedsLimits(record, *topic) ? std::optional(LookUpFirst(topic)) : std::nullopt;
   }
   const FailureKind kind = lacks_key ? FailureKind::kRecordInvalid : FailureKind::kRecordTooLarge;
-  if (!IsBelieved(kind, *topic)) {
+  if (!HasLasted(kind, LimitOf(kind, limits), *topic)) {
     return LookUpFirst(topic);  // they may have been changed meanwhile
   }
   if (lacks_key) {
@@ -263,39 +250,16 @@ std::optional<SubmitResult> ProducerSession::CheckLimits(const envelope::Record&
   return SubmitResult::Rejected(
       FailureKind::kRecordTooLarge,
       absl::StrFormat("the record of %d bytes is larger than topic '%s' takes: raise its "
-                      "segment.bytes or max.message.bytes, which is %d",
+                      "max.message.bytes, which is %d",
                       BatchBytesOf(record), topic->name, *limits.message_bytes_max));
 }
 
 // Whether what was looked up may reject a record: just now, and by every look-up of some time,
-// since one broker learns of a change later than another. What was said before counts while it is
-// asked for. Where it rejected a record not long ago, a shorter time does: a writer must not hold
-// the topic again and again.
-bool ProducerSession::IsBelieved(FailureKind kind, const TopicState& topic) {
-  constexpr int kOtherKinds = 2;  // each may have held the topic in between
-  const std::chrono::milliseconds wait = options_.unknown_topic_wait;
-  const auto [found, added] = memory_->rejecting[topic.name].try_emplace(kind);
-  TopicMemory::Rejecting& said = found->second;
-  const TopicAnswer answer = AnswerOf(topic.partition_count, topic.limits);
-  if (added || said.answer != answer) {
-    said = {answer, now_.mono, now_.mono};
-  } else if (now_.mono >= said.asked_at + std::max(wait, 2 * kAnswerKept)) {
-    const bool rejected = said.asked_at >= said.since + wait &&
-                          now_.mono < said.asked_at + kRejectionKept + kOtherKinds * wait;
-    said.since = now_.mono + (rejected ? std::min(wait, kRejectedAgainAfter) : wait) - wait;
-  }
-  said.asked_at = now_.mono;
-  return now_.mono >= said.since + wait && now_.mono < topic.limits_read_at + kLimitsKept;
-}
-
-// In a broker that rejected it: by the limits that were read last, also where nobody has answered
-// since.
-Belief ProducerSession::BeliefIn(FailureKind rejection, const envelope::Record& record,
-                                 const TopicState& topic) const {
-  const auto read = memory_->read_limits.find(topic.name);
-  TopicLimits limits = read != memory_->read_limits.end() ? read->second : topic.limits;
-  limits.unanswered = topic.limits.unanswered;
-  return Believe(rejection, record, limits, compressed_);
+// since one broker learns of a change later than another. Look-ups speak of all records alike.
+bool ProducerSession::HasLasted(FailureKind kind, std::int64_t limit, const TopicState& topic) {
+  const std::chrono::milliseconds left =
+      memory_->rejections.Count(topic.name, {kind, limit}, /*counted_max=*/kAnswerKept, now_.mono);
+  return left.count() == 0 && now_.mono < topic.limits_read_at + kLimitsKept;
 }
 
 // It was away, or its offsets begin anew.

@@ -137,7 +137,6 @@ TopicLimits LimitsOf(
   std::optional<std::int64_t> retention;
   std::optional<std::int64_t> retention_bytes;
   std::optional<std::int64_t> segment;
-  std::optional<std::int64_t> segment_bytes;
   std::optional<std::int64_t> before;
   std::optional<std::int64_t> after;
   // The only limit that brokers up to 3.5 have, in both directions; those from 4 on have it no
@@ -161,7 +160,7 @@ TopicLimits LimitsOf(
       limits.tombstone_retention =
           milliseconds(std::max<std::int64_t>(Number(value).value_or(0), 0));
     } else if (name == "segment.bytes") {
-      segment_bytes = Number(value);
+      limits.segment_bytes = Number(value);
     } else if (name == "segment.ms") {
       segment = Number(value);
     } else if (name == "message.timestamp.before.max.ms") {
@@ -195,9 +194,6 @@ TopicLimits LimitsOf(
       limits.age_max = std::min(limits.age_max.value_or(half), half);
     }
   }
-  if (limits.message_bytes_max && segment_bytes) {
-    limits.message_bytes_max = std::min(*limits.message_bytes_max, *segment_bytes);
-  }
   // A broker begins a new segment, which is open for good, when a time is later than the segment's
   // first by segment.ms. Who writes rows chooses times.
   if (segment && *segment > 0 && *segment <= milliseconds::max().count() / kSegmentsBack) {
@@ -212,8 +208,12 @@ TopicLimits LimitsOf(
   return limits;
 }
 
-std::int64_t BatchBytesFor(std::int64_t message_bytes_max) {
-  return std::max<std::int64_t>(message_bytes_max - message_bytes_max / 100, 1);
+std::optional<std::int64_t> BatchBytesFor(const TopicLimits& limits) {
+  std::optional<std::int64_t> bytes = limits.message_bytes_max;
+  if (bytes && limits.segment_bytes.value_or(0) > 0) {
+    bytes = std::min(*bytes, *limits.segment_bytes);
+  }
+  return bytes ? std::optional(std::max<std::int64_t>(*bytes - *bytes / 100, 1)) : std::nullopt;
 }
 
 std::int64_t BatchBytesOf(const envelope::Record& record) {
@@ -250,20 +250,21 @@ std::optional<bool> IsTooLarge(const envelope::Record& record, const TopicLimits
   return BatchBytesOf(record) > *limits.message_bytes_max;
 }
 
-Belief Believe(delivery::FailureKind rejection, const envelope::Record& record,
-               const TopicLimits& limits, bool compressed) {
-  const bool size = rejection == delivery::FailureKind::kRecordTooLarge;
-  const bool key = rejection == delivery::FailureKind::kRecordInvalid && !record.key;
-  const bool may_grow = size && limits.recompresses;
-  const bool fits = size && limits.message_bytes_max &&
-                    !IsTooLarge(record, limits, /*compressed=*/false).value_or(false);
-  const bool needs_no_key = key && limits.has_cleanup_policy && !limits.compacts;
-  if ((fits && !may_grow) || needs_no_key) {
-    return Belief::kContradicted;
+std::int64_t LimitOf(delivery::FailureKind rejection, const TopicLimits& limits) {
+  switch (rejection) {
+    case delivery::FailureKind::kRecordTooLarge:
+      return limits.message_bytes_max.value_or(0);
+    case delivery::FailureKind::kRecordInvalid:
+      return limits.has_cleanup_policy ? (limits.compacts ? 2 : 1) : 0;
+    default:
+      return 0;
   }
-  const bool may_shrink = size && compressed && limits.message_bytes_max;
-  const bool may_be_old = (size || key) && limits.unanswered;
-  return (fits && may_grow) || may_shrink || may_be_old ? Belief::kMayBeRight : Belief::kRight;
+}
+
+bool MayBeBehind(delivery::FailureKind rejection, const envelope::Record& record) {
+  return rejection == delivery::FailureKind::kTopicNotAuthorized ||
+         rejection == delivery::FailureKind::kRecordTooLarge ||
+         (rejection == delivery::FailureKind::kRecordInvalid && !record.key);
 }
 
 std::int64_t SafeTimestampMs(std::int64_t timestamp_ms, const TopicLimits& limits,

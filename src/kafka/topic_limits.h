@@ -31,9 +31,9 @@ constexpr std::chrono::milliseconds kClockSlack{1'000};
 constexpr std::chrono::milliseconds kUnknownAgeMax{10'000};
 
 struct TopicLimits {
-  bool unanswered = false;  // so they are not known; that is not because a right is missing
-  // max.message.bytes, or segment.bytes where that is less; nullopt = not known
-  std::optional<std::int64_t> message_bytes_max;
+  std::optional<std::int64_t> message_bytes_max;  // max.message.bytes; nullopt = not known
+  // A broker may reject a batch that is larger than a segment, or put it into one of its own.
+  std::optional<std::int64_t> segment_bytes;
   // A record dated further back would be rejected, or deleted before it is read; nullopt = no
   // limit.
   std::optional<std::chrono::milliseconds> age_max = kUnknownAgeMax;
@@ -48,24 +48,6 @@ struct TopicLimits {
   // Where it compacts: what is newest of its key, or has deleted it, stays at least as long.
   std::chrono::milliseconds tombstone_retention{0};
   std::optional<std::int64_t> min_insync_replicas;
-};
-
-// Whether to believe a broker that rejected a record. It, or what was looked up, may be old.
-enum class Belief {
-  kRight,  // nothing else is known, or ever will be
-  kMayBeRight,  // nobody knows how large the record is when it is packed, or has answered about the limits
-  kContradicted,  // the limits take the record
-};
-
-// What a record of a topic was rejected for. What is said of one record counts for the next one
-// only where all of this is the same: else who writes records that are too large would shorten the
-// time of others.
-struct RejectedFor {
-  delivery::FailureKind kind = delivery::FailureKind::kNone;
-  bool by_broker = false;  // else by what was looked up
-  Belief belief = Belief::kRight;
-
-  auto operator<=>(const RejectedFor&) const = default;
 };
 
 // batch.size of librdkafka, unless the user sets it or a topic takes less.
@@ -97,9 +79,9 @@ absl::StatusOr<std::int64_t> ReadRequestBytesMax(rd_kafka_t* client, std::int32_
 TopicLimits LimitsOf(
     const std::vector<std::pair<std::string_view, std::string_view>>& configuration);
 
-// For a topic that takes batches up to `message_bytes_max`: a little less, because a broker that
-// packs them anew looks at the size once more.
-std::int64_t BatchBytesFor(std::int64_t message_bytes_max);
+// How large a batch for the topic may be: a little less than it takes, because a broker that packs
+// it anew looks at the size once more. nullopt = not known.
+std::optional<std::int64_t> BatchBytesFor(const TopicLimits& limits);
 
 // A batch of this record alone, as the broker measures it against max.message.bytes.
 std::int64_t BatchBytesOf(const envelope::Record& record);
@@ -115,10 +97,13 @@ bool LacksKey(const envelope::Record& record, const TopicLimits& limits);
 std::optional<bool> IsTooLarge(const envelope::Record& record, const TopicLimits& limits,
                                bool compressed);
 
-// Of a rejection for the size of a record, or for the key that it lacks. Without the right to read
-// the limits only brokers will ever say it, so they are right.
-Belief Believe(delivery::FailureKind rejection, const envelope::Record& record,
-               const TopicLimits& limits, bool compressed);
+// What such a rejection depends on in the topic: another value means that it was changed. 0 = not
+// known, or nothing.
+std::int64_t LimitOf(delivery::FailureKind rejection, const TopicLimits& limits);
+
+// Whether a leader that rejects a record for that may be behind: it learns of a change later than
+// others.
+bool MayBeBehind(delivery::FailureKind rejection, const envelope::Record& record);
 
 // The time to produce a record with: its own, unless that would cost the record or its batch.
 // `now` at the epoch = not known.

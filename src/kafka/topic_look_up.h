@@ -21,6 +21,7 @@
 
 #include "absl/status/statusor.h"
 #include "base/time.h"
+#include "delivery/lasting_rejections.h"
 #include "kafka/client.h"
 #include "kafka/kafka_sink.h"
 #include "kafka/topic_limits.h"
@@ -32,17 +33,11 @@ namespace walpost::kafka {
 // it.
 // Thread: loop thread; values.
 
-// What look-ups said of a topic that a record was held against.
-struct TopicAnswer {
-  std::size_t partitions = 0;
-  std::optional<std::int64_t> message_bytes_max;
-  bool compacts = false;
-
-  bool operator==(const TopicAnswer&) const = default;
-};
-
 // What outlives sessions. It changes only at a look-up, or with a record that needs more.
 struct TopicMemory {
+  explicit TopicMemory(std::chrono::milliseconds unknown_topic_wait)
+      : rejections(unknown_topic_wait) {}
+
   struct Partitions {
     std::int32_t count = 0;
     bool made_anew = false;  // since then; the new topic may have fewer
@@ -60,14 +55,7 @@ struct TopicMemory {
   // say too little.
   std::map<std::string, TopicLimits> rejected_times;
 
-  struct Rejecting {
-    TopicAnswer answer;
-    base::MonotonicTime since;  // no look-up has said anything else
-    base::MonotonicTime asked_at;
-  };
-
-  // By topic. Each kind has a time of its own: records of one must not shorten that of another.
-  std::map<std::string, std::map<delivery::FailureKind, Rejecting>> rejecting;
+  delivery::LastingRejections rejections;  // by what was looked up
   std::map<std::string, TopicLimits>
       read_limits;  // by topic, where they may be read: the last ones
 

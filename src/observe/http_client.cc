@@ -53,7 +53,15 @@ absl::string_view Abseil(std::string_view text) { return {text.data(), text.size
 bool IsPort(std::string_view text) {
   int port = 0;
   return absl::SimpleAtoi(Abseil(text), &port) && port >= 0 && port <= 65'535 &&
-         text.find_first_not_of("0123456789") == std::string_view::npos;
+         text.find_first_not_of("0123456789") == std::string_view::npos &&
+         (text == "0" || text.front() != '0');
+}
+
+// `status` and `healthcheck` make a URL of it, which must lead nowhere else.
+bool IsHostText(std::string_view host) {
+  return std::all_of(host.begin(), host.end(), [](unsigned char c) {
+    return absl::ascii_isalnum(c) || c == '.' || c == ':' || c == '-' || c == '_' || c == '%';
+  });
 }
 
 bool IsAddress(const std::string& text) {
@@ -116,7 +124,7 @@ absl::StatusOr<std::vector<ListenAddress>> ParseListen(std::string_view listen) 
       address.host = WithoutPort(text).value_or("");
     }
     const bool bare_ipv6 = address.host.find(':') != std::string::npos && text.front() != '[';
-    if (!IsPort(address.port) || bare_ipv6 ||
+    if (!IsPort(address.port) || bare_ipv6 || !IsHostText(address.host) ||
         (colon != std::string::npos && address.host.empty())) {
       return absl::InvalidArgumentError(absl::StrFormat(
           "http.listen: '%s' is no address and port: write 127.0.0.1:9464, 0.0.0.0:9464 or "

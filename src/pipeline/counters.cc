@@ -154,4 +154,16 @@ void StageTimes::Forget() {
   batches_.clear();
 }
 
+void Counters::OnDelivered(const delivery::Tracker& tracker, const delivery::Tracker::Entry& entry,
+                           delivery::PartitionOffset where, base::WallTime now) {
+  ++events_delivered;
+  delivered_by_topic.Add(entry.record.topic);
+  bytes_delivered += entry.bytes;
+  delivery_delay.Add(std::chrono::duration<double>(now - entry.commit_time).count());
+  if (recent.Wants(tracker)) {
+    recent.Note(entry, where, now);
+  }
+  last_delivered_at = now;
+}
+
 }  // namespace walpost::pipeline

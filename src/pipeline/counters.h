@@ -140,6 +140,10 @@ struct Counters : base::EventCounters {
   FailedEvents events_failed;
   StageHistograms stages;
   RecentEvents recent;
+
+  // The sink has the event, which `tracker` still holds.
+  void OnDelivered(const delivery::Tracker& tracker, const delivery::Tracker::Entry& entry,
+                   delivery::PartitionOffset where, base::WallTime now);
 };
 
 // StageTimes - where the time between a commit and its acknowledgement goes: to us, through us, or

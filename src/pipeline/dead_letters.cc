@@ -30,7 +30,6 @@ DeadLetters::DeadLetters(const PipelineOptions& options, const delivery::Tracker
       records_(options, schemas),
       destinations_(options),
       messages_halt_(options.messages.halts),
-      believed_(options.unknown_topic_wait),
       allowance_(rows_per_second_) {}
 
 void DeadLetters::Forget() {

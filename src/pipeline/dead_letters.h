@@ -121,8 +121,8 @@ class DeadLetters {
 
   delivery::Sequence sequence() const { return sequence_; }
 
-  // Of the record that waits for Kafka, or for its turn; empty = there is none.
-  std::string_view topic() const { return record_.topic; }
+  // That waits for Kafka, or for its turn; its topic is empty = there is none.
+  const envelope::Record& record() const { return record_; }
 
   // What became of it in company says nothing: it is to be tried alone.
   bool needs_answer() const { return needs_answer_; }
@@ -133,7 +133,9 @@ class DeadLetters {
   bool recalled() const { return recalled_; }
 
   void OnAcknowledged();
-  void OnRejected(const delivery::Failure& failure, bool alone, base::Now now);
+  // `left`: how much longer the answer must last.
+  void OnRejected(const delivery::Failure& failure, bool alone, std::chrono::milliseconds left,
+                  base::Now now);
   void OnLost();
 
   std::optional<base::MonotonicTime> NextDeadline() const;
@@ -184,7 +186,6 @@ class DeadLetters {
   void KeyIsDone();
   bool AwaitWritten();
   void EndRelease();
-  void CountRejection(const delivery::Failure& failure, base::MonotonicTime now);
   void Drop();
 
   const std::size_t rows_max_;
@@ -194,7 +195,6 @@ class DeadLetters {
   const RowRecords records_;
   const Destinations destinations_;
   const bool messages_halt_;
-  BelievedAnswers believed_;
 
   absl::flat_hash_map<base::ParkedKeyId, ParkedKey> keys_;
   std::map<delivery::Sequence, WaitingRow> waiting_;  // to be written
@@ -236,9 +236,7 @@ class DeadLetters {
   base::ChunkArena arena_;
   Sending sending_ = Sending::kNone;
   bool needs_answer_ = false;
-  std::optional<delivery::Failure> rejection_;  // alone, the last one
-  base::MonotonicTime rejected_at_;
-  std::chrono::milliseconds rejected_for_{0};  // by such answers, one after the other
+  bool rejected_ = false;  // alone
   bool recalled_ = false;
   delivery::Sequence sequence_ = kFirstSequence;
   envelope::Record record_;

@@ -282,7 +282,7 @@ void DeadLetters::Prepare(const DeadLetter& row, const std::string& topic) {
   ++sequence_;
   sending_ = Sending::kWaiting;
   needs_answer_ = false;
-  rejection_.reset();
+  rejected_ = false;
   retry_at_ = base::MonotonicTime();
 }
 
@@ -306,7 +306,8 @@ void DeadLetters::OnAcknowledged() {
   release_->phase = Release::Phase::kClosing;
 }
 
-void DeadLetters::OnRejected(const delivery::Failure& failure, bool alone, base::Now now) {
+void DeadLetters::OnRejected(const delivery::Failure& failure, bool alone,
+                             std::chrono::milliseconds left, base::Now now) {
   CHECK(sending_ != Sending::kNone);
   sending_ = Sending::kWaiting;
   needs_answer_ = !alone;
@@ -316,22 +317,14 @@ void DeadLetters::OnRejected(const delivery::Failure& failure, bool alone, base:
   if (!alone) {
     return;
   }
-  const bool first = !rejection_;
-  CountRejection(failure, now.mono);
+  const bool first = !std::exchange(rejected_, true);
   const bool leaves = failure.IsAboutTheRecord() && StopsNobody(release_->rows.front());
-  const std::chrono::milliseconds must_last_for =
-      believed_.WaitFor(record_.topic, failure, now.mono);
-  const bool lasted = rejected_for_ >= must_last_for;
-  const bool by_broker = failure.kind != delivery::FailureKind::kSchemaRejected;
-  const bool unpark = leaves && (!failure.must_last || (by_broker && lasted));
-  // Until it is clear whether the message leaves its key. What a registry cannot say is never
-  // clear.
-  const bool wait = leaves && !unpark && !lasted;
+  // What a registry cannot say is never clear.
+  const bool clear = !failure.must_last || failure.kind != delivery::FailureKind::kSchemaRejected;
+  const bool wait = leaves && left.count() > 0;
+  const bool unpark = leaves && !wait && clear;
   // A second try of each of many messages would take hours.
   if ((!first && !wait) || (unpark && (failure.must_last || release_->unparked))) {
-    if (unpark && failure.must_last) {
-      believed_.Note(record_.topic, failure, now.mono);
-    }
     Drop();
     release_->unparked = release_->unparked || unpark;
     Fail(failure.detail, unpark);
@@ -339,19 +332,7 @@ void DeadLetters::OnRejected(const delivery::Failure& failure, bool alone, base:
   }
   // What is known of its topic may be old. The line does not wait for that.
   release_->held = false;
-  const bool believed = failure.may_be_right && must_last_for <= BelievedAnswers::kWait;
-  retry_at_ = now.mono + (believed ? BelievedAnswers::kWait : kRetryRejectedAfter);
-}
-
-// A broker that is away gives no answer, so of the time between two of them no more counts than was
-// planned.
-void DeadLetters::CountRejection(const delivery::Failure& failure, base::MonotonicTime now) {
-  const auto passed = std::chrono::duration_cast<std::chrono::milliseconds>(now - rejected_at_);
-  const bool same = rejection_ && failure.IsLike(*rejection_);
-  rejected_for_ =
-      same ? rejected_for_ + std::min(passed, kRetryRejectedAfter) : std::chrono::milliseconds(0);
-  rejection_ = failure;
-  rejected_at_ = now;
+  retry_at_ = now.mono + (wait ? std::min(left, kRetryRejectedAfter) : kRetryRejectedAfter);
 }
 
 void DeadLetters::OnLost() {

@@ -86,10 +86,7 @@ void Dispatcher::SubmitTracked() {
   }
   while (cursor_ < end) {
     cursor_ = std::max(cursor_, tracker_->oldest_unsettled());
-    if (cursor_ >= end) {
-      return;
-    }
-    if (dead_letters_->Crowded(cursor_)) {
+    if (cursor_ >= end || dead_letters_->Crowded(cursor_)) {
       return;
     }
     const delivery::Tracker::Entry& entry = tracker_->entry(cursor_);
@@ -142,11 +139,8 @@ Dispatcher::Fate Dispatcher::Offer(delivery::Sequence sequence) {
   // Until it is decided about: a dead letter needs no sink.
   while (IsOffered(sequence)) {
     const delivery::Tracker::Entry& entry = tracker_->entry(sequence);
-    if (dead_letters_->parked_keys() > 0) {
-      const std::optional<Fate> fate = Follow(sequence);
-      if (fate) {
-        return *fate;
-      }
+    if (const auto fate = dead_letters_->parked_keys() > 0 ? Follow(sequence) : std::nullopt) {
+      return *fate;
     }
     const HeldTopics::Step step =
         topics_.empty() ? HeldTopics::Step::kTry : topics_.Next(entry.record.topic, now_.mono);
@@ -282,7 +276,7 @@ void Dispatcher::SubmitOwn(base::Now now) {
     if (result.outcome == SubmitResult::Outcome::kAccepted) {
       dead_letters_->OnAccepted();
     } else if (result.outcome == SubmitResult::Outcome::kRejected) {
-      dead_letters_->OnRejected(result.failure, /*alone=*/true, now);
+      OnReleaseRejected(result.failure, /*alone=*/true, now);
     }
   }
 }
@@ -341,53 +335,54 @@ void Dispatcher::Resume() {
 
 std::optional<base::MonotonicTime> Dispatcher::NextDeadline() const {
   std::optional<base::MonotonicTime> deadline = sink_->NextDeadline();
+  const auto by = [&deadline](base::MonotonicTime time) {
+    deadline = std::min(deadline.value_or(time), time);
+  };
   if (phase_ == Phase::kWaiting) {
-    deadline = deadline ? std::min(*deadline, reopen_at_) : reopen_at_;
+    by(reopen_at_);
   }
   if (const auto wakes_at = topics_.NextDeadline()) {
-    deadline = deadline ? std::min(*deadline, *wakes_at) : wakes_at;
+    by(*wakes_at);
   }
   if (phase_ == Phase::kOneAtATime && now_.mono < report_by_) {
-    deadline = deadline ? std::min(*deadline, report_by_) : report_by_;
+    by(report_by_);
   }
   if (held_since_) {
-    const base::MonotonicTime pump_at = HeldUntil();
-    deadline = deadline ? std::min(*deadline, pump_at) : pump_at;
+    by(HeldUntil());
   }
   return deadline;
 }
 
 void Dispatcher::OnDelivered(delivery::Sequence sequence, delivery::PartitionOffset where) {
+  backoff_.Reset();
   if (sequence >= ProgressKeeper::kFirstSequence) {
     progress_->OnAcknowledged(now_.mono);
     return;
   }
   if (sequence >= DeadLetters::kFirstSequence) {
+    rejections_.OnTaken(dead_letters_->record(), now_.mono);
     dead_letters_->OnAcknowledged();
     return;
   }
   report_by_ = now_.mono + report_wait_;
   const delivery::Tracker::Entry& entry = tracker_->entry(sequence);
-  ++counters_->events_delivered;
-  counters_->delivered_by_topic.Add(entry.record.topic);
-  counters_->bytes_delivered += entry.bytes;
-  counters_->delivery_delay.Add(
-      std::chrono::duration<double>(now_.wall - entry.commit_time).count());
-  if (counters_->recent.Wants(*tracker_)) {
-    counters_->recent.Note(entry, where, now_.wall);
-  }
-  counters_->last_delivered_at = now_.wall;
+  counters_->OnDelivered(*tracker_, entry, where, now_.wall);
   ++delivered_;
   if (!topics_.empty()) {
     topics_.OnDelivered(entry.record.topic, sequence);
   }
+  if (!rejections_.empty()) {
+    rejections_.OnTaken(entry.record, now_.mono);
+  }
   tracker_->Settle(sequence);
-  backoff_.Reset();
 }
 
 void Dispatcher::OnFailed(delivery::Sequence sequence, const delivery::Failure& failure) {
   if (!open()) {
     return;  // the session is over already; the record is submitted again
+  }
+  if (failure.must_last || failure.IsAboutTheRecord()) {
+    backoff_.Reset();  // Kafka answers
   }
   if (sequence >= DeadLetters::kFirstSequence) {
     OnOwnFailed(sequence, failure);
@@ -398,13 +393,12 @@ void Dispatcher::OnFailed(delivery::Sequence sequence, const delivery::Failure& 
     return;
   }
   report_waits_.Reset();
-  const std::string topic(tracker_->entry(sequence).record.topic);
   std::uint32_t attempts = 1;
   // kTopicUnknown: of a topic that the look-up found, so the broker does not know it yet.
   if (failure.must_last || failure.kind == FailureKind::kOther ||
       failure.kind == FailureKind::kTopicUnknown) {
-    const HeldTopics::Unclear unclear =
-        topics_.OnUnclear(topic, sequence, failure, delivered_, now_.mono);
+    const HeldTopics::Unclear unclear = topics_.OnUnclear(tracker_->entry(sequence).record,
+                                                          sequence, failure, delivered_, now_.mono);
     attempts = unclear.attempts;
     if (!unclear.decided) {
       undeliverables_->Retry(sequence, failure, attempts);
@@ -416,8 +410,7 @@ void Dispatcher::OnFailed(delivery::Sequence sequence, const delivery::Failure& 
   // Nothing else is outstanding and nothing could have overtaken it, but librdkafka 2.0.2 may send
   // nothing more, without any sign, while it gives its producer a new epoch: also here the producer
   // goes, and another takes its place at once.
-  const bool decided = Decide(sequence, failure, attempts);
-  EndFailedSession(/*back_off=*/!decided);
+  EndFailedSession(/*back_off=*/!Decide(sequence, failure, attempts));
 }
 
 // Its failure ends the session like any other, but never decides about an event.
@@ -426,10 +419,17 @@ void Dispatcher::OnOwnFailed(delivery::Sequence sequence, const delivery::Failur
     if (sequence >= ProgressKeeper::kFirstSequence) {
       progress_->OnRejected(failure, now_);
     } else {
-      dead_letters_->OnRejected(failure, phase_ == Phase::kOneAtATime, now_);
+      OnReleaseRejected(failure, /*alone=*/phase_ == Phase::kOneAtATime, now_);
     }
   }
   EndFailedSession(/*back_off=*/failure.kind == FailureKind::kSessionEnded);
+}
+
+void Dispatcher::OnReleaseRejected(const delivery::Failure& failure, bool alone, base::Now now) {
+  const auto left = alone ? rejections_.Count(dead_letters_->record(), failure,
+                                              DeadLetters::kRetryRejectedAfter, now.mono)
+                          : std::chrono::milliseconds(0);
+  dead_letters_->OnRejected(failure, alone, left, now);
 }
 
 void Dispatcher::OnSessionFailed(const delivery::Failure&) {

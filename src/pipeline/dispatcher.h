@@ -168,6 +168,7 @@ class Dispatcher : private delivery::SinkListener {
   bool Decide(delivery::Sequence sequence, const delivery::Failure& failure,
               std::uint32_t attempts);
   void OnOwnFailed(delivery::Sequence sequence, const delivery::Failure& failure);
+  void OnReleaseRejected(const delivery::Failure& failure, bool alone, base::Now now);
   bool IsOffered(delivery::Sequence sequence) const;
   std::optional<Fate> Follow(delivery::Sequence sequence);
   void Open(delivery::Sink::Mode mode);
@@ -189,7 +190,8 @@ class Dispatcher : private delivery::SinkListener {
   base::Now now_;  // of the Poll being served
   delivery::Sequence cursor_ =
       0;  // everything tracked below it was accepted by this session, is settled, or is held
-  HeldTopics topics_{options_.unknown_topic_wait};
+  delivery::LastingRejections rejections_{options_.unknown_topic_wait};
+  HeldTopics topics_{options_.unknown_topic_wait, &rejections_};
   std::set<std::string, std::less<>> topics_without_schema_;  // they wait for the registry
   std::uint64_t delivered_ = 0;                               // events
   std::optional<base::MonotonicTime> held_since_;             // gathering

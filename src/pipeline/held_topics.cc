@@ -26,29 +26,6 @@ base::MonotonicTime DecidedAt(milliseconds same_for, milliseconds wait, base::Mo
 
 }  // namespace
 
-// Kept longer by the time that the topic may have waited for other kinds since.
-milliseconds BelievedAnswers::WaitFor(std::string_view topic, const Failure& failure,
-                                      base::MonotonicTime now) const {
-  constexpr int kOtherKinds = 2;
-  const auto found = at_.find({std::string(topic), failure.kind});
-  if (!failure.may_be_right || found == at_.end() ||
-      now >= found->second + kKept + kOtherKinds * must_last_for_) {
-    return must_last_for_;
-  }
-  return now < found->second + kAtOnce ? milliseconds(0) : std::min(must_last_for_, kWait);
-}
-
-void BelievedAnswers::Note(std::string_view topic, const Failure& failure,
-                           base::MonotonicTime now) {
-  if (!failure.may_be_right) {
-    return;
-  }
-  if (at_.size() >= kKindsMax) {
-    at_.clear();  // then the next ones must last longer again
-  }
-  at_.insert_or_assign({std::string(topic), failure.kind}, now);
-}
-
 bool HeldTopics::IsOfTopic(FailureKind kind) {
   return kind == FailureKind::kTopicUnknown || kind == FailureKind::kTopicInvalid ||
          kind == FailureKind::kTopicNotAuthorized;
@@ -99,14 +76,17 @@ bool HeldTopics::OnRejected(std::string_view topic, const Failure& failure,
   return false;
 }
 
-// A broker that is away gives no answer. So of the time between two answers at most twice the
-// planned pause counts.
+// A broker that is away gives no answer. So it is twice the planned pause.
+milliseconds HeldTopics::Trouble::CountedMax() const {
+  return std::max(std::chrono::duration_cast<milliseconds>(2 * (try_at - answered_at)),
+                  kTryAgainMin);
+}
+
 void HeldTopics::Trouble::Count(const Failure& answer, base::MonotonicTime now) {
-  const auto counted_max = std::max(2 * (try_at - answered_at), {kTryAgainMin});
-  const auto passed =
+  const milliseconds passed =
       attempts == 0
           ? milliseconds(0)
-          : std::chrono::duration_cast<milliseconds>(std::min(now - answered_at, counted_max));
+          : std::min(std::chrono::duration_cast<milliseconds>(now - answered_at), CountedMax());
   unclear_for += passed;
   same_for = answer.kind == failure.kind ? same_for + passed : milliseconds(0);
   failure = answer;
@@ -121,13 +101,13 @@ bool HeldTopics::IsOld(const Trouble& trouble, base::MonotonicTime now) const {
   return now >= trouble.answered_at + good_for;
 }
 
-HeldTopics::Unclear HeldTopics::OnUnclear(std::string_view topic, Sequence sequence,
+HeldTopics::Unclear HeldTopics::OnUnclear(const envelope::Record& record, Sequence sequence,
                                           const Failure& failure, std::uint64_t delivered,
                                           base::MonotonicTime now) {
-  const auto [found, added] = troubles_.try_emplace(std::string(topic));
+  const auto [found, added] = troubles_.try_emplace(std::string(record.topic));
   Trouble& trouble = found->second;
   tried_.erase(found->first);
-  const bool same = failure.must_last && failure.IsLike(trouble.failure);
+  const bool same = failure.must_last && failure.kind == trouble.failure.kind;
   if (added || !trouble.of_record || IsOld(trouble, now) ||
       (trouble.sequence != sequence && !same)) {
     trouble = Trouble();
@@ -139,23 +119,17 @@ HeldTopics::Unclear HeldTopics::OnUnclear(std::string_view topic, Sequence seque
     trouble.delivered = delivered;
     trouble.unclear_for = milliseconds(0);
   }
-  Failure answer = failure;
-  if (trouble.attempts > 0 && trouble.failure.kind == failure.kind) {
-    // Of one record limits may be answered and not, in turn: the longest time counts.
-    answer.may_be_right = failure.may_be_right && trouble.failure.may_be_right;
-  }
-  trouble.Count(answer, now);
+  const milliseconds counted_max = trouble.CountedMax();
+  trouble.Count(failure, now);
   trouble.try_at = TryAgainAt(trouble.since, now);
-  const milliseconds wait = believed_.WaitFor(found->first, answer, now);
+  bool decided = trouble.unclear_for >= kUnclearFor && delivered > trouble.delivered;
   if (failure.must_last) {
-    trouble.try_at = std::min(trouble.try_at, DecidedAt(trouble.same_for, wait, now));
+    const milliseconds left = rejections_->Count(record, failure, counted_max, now);
+    trouble.try_at = std::min(trouble.try_at, now + left);
+    decided = left.count() == 0;
   }
-  const bool decided = failure.must_last
-                           ? trouble.same_for >= wait
-                           : trouble.unclear_for >= kUnclearFor && delivered > trouble.delivered;
   if (decided && failure.must_last) {
     NoteDecided(found->first, &trouble);
-    believed_.Note(found->first, answer, now);
   }
   return {trouble.attempts, decided};
 }

@@ -25,33 +25,11 @@
 #include <utility>
 
 #include "base/time.h"
+#include "delivery/lasting_rejections.h"
 #include "delivery/sink.h"
+#include "envelope/record.h"
 
 namespace walpost::pipeline {
-
-// BelievedAnswers - when a broker that may be right was believed, so that the next such answer need
-// not last as long: a writer must not hold a topic again and again.
-class BelievedAnswers {
- public:
-  // Answers that come one after the other count at once. Later ones must last for kWait, up to
-  // kKept.
-  static constexpr std::chrono::milliseconds kAtOnce{10'000};
-  static constexpr std::chrono::milliseconds kWait{1'000};
-  static constexpr std::chrono::milliseconds kKept{300'000};
-  static constexpr std::size_t kKindsMax = 1'000;  // of all topics
-
-  explicit BelievedAnswers(std::chrono::milliseconds must_last_for)
-      : must_last_for_(must_last_for) {}
-
-  // How long this answer must last.
-  std::chrono::milliseconds WaitFor(std::string_view topic, const delivery::Failure& failure,
-                                    base::MonotonicTime now) const;
-  void Note(std::string_view topic, const delivery::Failure& failure, base::MonotonicTime now);
-
- private:
-  const std::chrono::milliseconds must_last_for_;
-  std::map<std::pair<std::string, delivery::FailureKind>, base::MonotonicTime> at_;
-};
 
 class HeldTopics {
  public:
@@ -72,8 +50,9 @@ class HeldTopics {
 
   // A broker learns of a new topic, or of a right, later than others. So that there is none is
   // believed when nothing else was said for `unknown_wait`.
-  explicit HeldTopics(std::chrono::milliseconds unknown_wait)
-      : unknown_wait_(unknown_wait), believed_(unknown_wait) {}
+  // `rejections` must outlive it.
+  HeldTopics(std::chrono::milliseconds unknown_wait, delivery::LastingRejections* rejections)
+      : unknown_wait_(unknown_wait), rejections_(rejections) {}
 
   // What is to be done about the event that is next in its topic.
   enum class Step { kTry, kWait, kDecide };
@@ -103,7 +82,7 @@ class HeldTopics {
 
   // The record was sent alone, and the answer says nothing about it, or must last. One that must
   // last counts for the topic, whichever of its records gets it. `delivered` = so far, of all.
-  Unclear OnUnclear(std::string_view topic, delivery::Sequence sequence,
+  Unclear OnUnclear(const envelope::Record& record, delivery::Sequence sequence,
                     const delivery::Failure& failure, std::uint64_t delivered,
                     base::MonotonicTime now);
   // A record of it got such an answer, and none was delivered since.
@@ -157,6 +136,8 @@ class HeldTopics {
     std::chrono::milliseconds same_for{0};     // nothing but its like was answered
     std::chrono::milliseconds unclear_for{0};  // nothing else was
 
+    // No more of the time between two answers counts.
+    std::chrono::milliseconds CountedMax() const;
     void Count(const delivery::Failure& answer, base::MonotonicTime now);
   };
 
@@ -177,7 +158,7 @@ class HeldTopics {
   const std::chrono::milliseconds unknown_wait_;
   ByTopic<Trouble> troubles_;
   ByTopic<Queue> held_;
-  BelievedAnswers believed_;
+  delivery::LastingRejections* const rejections_;
   std::set<std::string, std::less<>> tried_;  // unclear ones of which the sink has a record
   std::set<std::string, std::less<>> pending_;
   std::deque<std::string> due_;

@@ -289,17 +289,17 @@ void StatusReporter::WatchDelivery(const pipeline::Pipeline& pipeline, base::Now
 // The line may go on beside it.
 void StatusReporter::WatchRelease(const pipeline::Pipeline& pipeline, base::Now now) {
   const pipeline::DeadLetters& dead_letters = pipeline.dead_letters();
-  const WaitNews news =
-      Look(dead_letters.topic().empty() ? std::nullopt : std::optional(dead_letters.sequence()),
-           now, &released_);
+  const WaitNews news = Look(
+      dead_letters.record().topic.empty() ? std::nullopt : std::optional(dead_letters.sequence()),
+      now, &released_);
   if (news == WaitNews::kStalled) {
     observe::Log(Severity::kWarning, LogEvent::kDeliveryStalled,
                  absl::StrFormat("a dead letter that is sent again, for topic %s, has waited %d s "
                                  "for Kafka: is a broker down, or a partition without leader? "
                                  "walpost goes on trying, and a discard of it ends that; see "
                                  "docs/runbook.md, Backpressured for long",
-                                 dead_letters.topic(), kStalledAfter.count()),
-                 {{"topic", std::string(dead_letters.topic())}});
+                                 dead_letters.record().topic, kStalledAfter.count()),
+                 {{"topic", std::string(dead_letters.record().topic)}});
   }
 }
 

@@ -101,7 +101,7 @@ class HeldRejectionsTest : public ::testing::Test {
 
   walpost::testing::MockKafka mock_;
   JobsByHand jobs_;
-  TopicMemory memory_;
+  TopicMemory memory_{std::chrono::milliseconds(0)};
   base::MonotonicTime now_ = steady_clock::now();
   HeldRejections held_{Options(), &jobs_, &memory_};
 };

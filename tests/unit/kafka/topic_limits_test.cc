@@ -44,9 +44,19 @@ TEST(BatchBytesTest, HeadersCountWithNameValueAndLengths) {
 }
 
 TEST(BatchBytesTest, BatchIsALittleSmallerThanTheTopicTakes) {
-  EXPECT_EQ(BatchBytesFor(100'000), 99'000);
-  EXPECT_EQ(BatchBytesFor(1), 1);
-  EXPECT_EQ(BatchBytesFor(0), 1) << "librdkafka takes no less";
+  EXPECT_EQ(BatchBytesFor(TopicLimits()), std::nullopt);
+  EXPECT_EQ(BatchBytesFor(LimitsOf({{"max.message.bytes", "100000"}})), 99'000);
+  EXPECT_EQ(BatchBytesFor(LimitsOf({{"max.message.bytes", "1"}})), 1);
+  EXPECT_EQ(BatchBytesFor(LimitsOf({{"max.message.bytes", "0"}})), 1) << "librdkafka takes no less";
+}
+
+TEST(BatchBytesTest, BatchFitsIntoASegment) {
+  const auto with_segment = [](std::string_view bytes) {
+    return BatchBytesFor(LimitsOf({{"max.message.bytes", "1000"}, {"segment.bytes", bytes}}));
+  };
+  EXPECT_EQ(with_segment("500"), 495);
+  EXPECT_EQ(with_segment("5000"), 990);
+  EXPECT_EQ(with_segment("-1"), 990);
 }
 
 using delivery::FailureKind;
@@ -61,57 +71,28 @@ TEST(IsTooLargeTest, OnlyWhatIsSentAsItIsIsMeasured) {
   EXPECT_EQ(IsTooLarge(record, TopicLimits(), false), std::nullopt);
 }
 
-Belief TooLarge(const TopicLimits& limits, bool compressed = false) {
+TEST(LimitOfTest, ChangesWithWhatTheRejectionDependsOn) {
+  const TopicLimits small = LimitsOf({{"max.message.bytes", "50"}, {"cleanup.policy", "delete"}});
+  const TopicLimits large = LimitsOf({{"max.message.bytes", "90"}, {"cleanup.policy", "compact"}});
+  for (const FailureKind kind : {FailureKind::kRecordTooLarge, FailureKind::kRecordInvalid}) {
+    EXPECT_NE(LimitOf(kind, small), LimitOf(kind, large));
+    EXPECT_NE(LimitOf(kind, small), LimitOf(kind, TopicLimits())) << "not known";
+    EXPECT_EQ(LimitOf(kind, small), LimitOf(kind, small));
+  }
+  EXPECT_EQ(LimitOf(FailureKind::kTopicNotAuthorized, small),
+            LimitOf(FailureKind::kTopicNotAuthorized, large));
+}
+
+TEST(MayBeBehindTest, LeaderLearnsOfALimitOrARightLater) {
   envelope::Record record;
+  for (const FailureKind kind : {FailureKind::kRecordTooLarge, FailureKind::kTopicNotAuthorized,
+                                 FailureKind::kRecordInvalid}) {
+    EXPECT_TRUE(MayBeBehind(kind, record));
+  }
+  EXPECT_FALSE(MayBeBehind(FailureKind::kOther, record));
   record.key = "key";
-  return Believe(FailureKind::kRecordTooLarge, record, limits, compressed);
-}
-
-TEST(BelieveTest, BrokerIsRightAboutASizeUnlessTheLimitTakesTheRecord) {
-  EXPECT_EQ(TooLarge(LimitsOf({{"max.message.bytes", "50"}})), Belief::kRight);
-  EXPECT_EQ(TooLarge({}), Belief::kRight) << "the right to read it is missing";
-  EXPECT_EQ(TooLarge(LimitsOf({{"max.message.bytes", "100"}})), Belief::kContradicted);
-}
-
-TEST(BelieveTest, SegmentMustTakeTheRecordToo) {
-  const TopicLimits limits = LimitsOf({{"max.message.bytes", "100"}, {"segment.bytes", "50"}});
-  EXPECT_EQ(limits.message_bytes_max, 50);
-  EXPECT_EQ(TooLarge(limits), Belief::kRight);
-}
-
-TEST(BelieveTest, SizeOfWhatIsPackedIsNotKnown) {
-  EXPECT_EQ(TooLarge(LimitsOf({{"max.message.bytes", "50"}}), true), Belief::kMayBeRight);
-  EXPECT_EQ(TooLarge(LimitsOf({{"max.message.bytes", "100"}}), true), Belief::kContradicted)
-      << "packing makes nothing larger";
-  EXPECT_EQ(TooLarge(LimitsOf({{"max.message.bytes", "100"}, {"compression.type", "gzip"}})),
-            Belief::kMayBeRight);
-}
-
-TEST(BelieveTest, NobodyHasAnsweredSoTheBrokerMayBeRight) {
-  TopicLimits unanswered = LimitsOf({{"max.message.bytes", "50"}, {"cleanup.policy", "compact"}});
-  unanswered.unanswered = true;
-  EXPECT_EQ(TooLarge(unanswered), Belief::kMayBeRight);
-  TopicLimits took_it = LimitsOf({{"max.message.bytes", "100"}});
-  took_it.unanswered = true;
-  EXPECT_EQ(TooLarge(took_it), Belief::kContradicted) << "by the limit that was read last";
-  envelope::Record record;
-  EXPECT_EQ(Believe(FailureKind::kRecordInvalid, record, unanswered, false), Belief::kMayBeRight);
-  EXPECT_EQ(Believe(FailureKind::kTopicInvalid, record, unanswered, false), Belief::kRight);
-  record.key = "key";
-  EXPECT_EQ(Believe(FailureKind::kRecordInvalid, record, unanswered, false), Belief::kRight);
-}
-
-TEST(BelieveTest, TopicThatIsNotCompactedContradictsABrokerThatWantsAKey) {
-  envelope::Record record;
-  const auto believe = [&](const TopicLimits& limits) {
-    return Believe(FailureKind::kRecordInvalid, record, limits, false);
-  };
-  const TopicLimits deletes = LimitsOf({{"cleanup.policy", "delete"}});
-  EXPECT_EQ(believe(deletes), Belief::kContradicted);
-  EXPECT_EQ(believe(LimitsOf({{"cleanup.policy", "compact"}})), Belief::kRight);
-  EXPECT_EQ(believe({}), Belief::kRight) << "the right to read it is missing";
-  record.key = std::string_view();
-  EXPECT_EQ(believe(deletes), Belief::kRight) << "it is not about the key";
+  EXPECT_FALSE(MayBeBehind(FailureKind::kRecordInvalid, record)) << "not for the key";
+  EXPECT_TRUE(MayBeBehind(FailureKind::kRecordTooLarge, record));
 }
 
 TEST(LacksKeyTest, OnlyACompactedTopicNeedsAKey) {

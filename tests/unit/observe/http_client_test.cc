@@ -85,7 +85,8 @@ TEST(ParseListenTest, TakesAddressesPortsAndLists) {
 TEST(ParseListenTest, RejectsWhatIsNoAddressAndPort) {
   for (const char* listen :
        {":9464", "localhost", "127.0.0.1:", "127.0.0.1:65536", "::1:9464", "127.0.0.1:9464,",
-        "127.0.0.1:+80", "127.0.0.1:94 64", "[::1]x:9464", "[::1:9464", "[localhost]:9464"}) {
+        "127.0.0.1:+80", "127.0.0.1:94 64", "[::1]x:9464", "[::1:9464", "[localhost]:9464",
+        "127.0.0.1/x?:9464", "127.0.0.1#:9464", "user@127.0.0.1:9464", "127.0.0.1:09464"}) {
     EXPECT_EQ(ParseListen(listen).status().code(), absl::StatusCode::kInvalidArgument) << listen;
   }
 }

@@ -32,7 +32,7 @@ class HeldTopicsTest : public ::testing::Test {
   // Whether it decides.
   bool Fails(delivery::Sequence sequence, FailureKind kind, std::uint64_t delivered = 0) {
     const Failure failure{kind, "no", /*must_last=*/kind == FailureKind::kTopicNotAuthorized};
-    return topics_.OnUnclear("orders", sequence, failure, delivered, now_).decided;
+    return topics_.OnUnclear(record_, sequence, failure, delivered, now_).decided;
   }
 
   void AwaitMissingRight() {
@@ -43,7 +43,13 @@ class HeldTopicsTest : public ::testing::Test {
     }
   }
 
-  HeldTopics topics_{kWait};
+  envelope::Record record_ = [] {
+    envelope::Record record;
+    record.topic = "orders";
+    return record;
+  }();
+  delivery::LastingRejections rejections_{kWait};
+  HeldTopics topics_{kWait, &rejections_};
   base::MonotonicTime now_{milliseconds(1'000'000)};
 };
 
@@ -98,6 +104,7 @@ TEST_F(HeldTopicsTest, MissingRightIsDecidedThenItCountsForTheNextRecordsUntilIt
 TEST_F(HeldTopicsTest, RecordIsDeliveredAfterAMissingRightThenTheTimeBeginsAnew) {
   AwaitMissingRight();
   topics_.OnDelivered("orders", 3);
+  rejections_.OnTaken(record_, now_);
   EXPECT_FALSE(topics_.IsUnclear("orders"));
   EXPECT_FALSE(Fails(4, FailureKind::kTopicNotAuthorized));
 }
@@ -105,84 +112,12 @@ TEST_F(HeldTopicsTest, RecordIsDeliveredAfterAMissingRightThenTheTimeBeginsAnew)
 // Other records of the topic may be taken.
 TEST_F(HeldTopicsTest, RejectedRecordWhoseAnswerLastedThenTheNextOneIsTriedAtOnce) {
   const Failure too_large{FailureKind::kRecordTooLarge, "too large", /*must_last=*/true};
-  while (!topics_.OnUnclear("orders", 1, too_large, 0, now_).decided) {
+  while (!topics_.OnUnclear(record_, 1, too_large, 0, now_).decided) {
     now_ += HeldTopics::kTryAgainMin;
   }
   topics_.OnDecided("orders", 1);
   EXPECT_EQ(topics_.Next("orders", now_), HeldTopics::Step::kTry);
-  EXPECT_TRUE(topics_.OnUnclear("orders", 2, too_large, 0, now_).decided);
-}
-
-class BelievedBrokerTest : public HeldTopicsTest {
- protected:
-  static Failure TooLarge(bool may_be_right) {
-    return {FailureKind::kRecordTooLarge, "too large", /*must_last=*/true, may_be_right};
-  }
-
-  // How long it is not believed.
-  milliseconds Await(delivery::Sequence sequence, const Failure& failure) {
-    const base::MonotonicTime since = now_;
-    while (!topics_.OnUnclear("orders", sequence, failure, 0, now_).decided) {
-      now_ += HeldTopics::kTryAgainMin;
-    }
-    topics_.OnDecided("orders", sequence);
-    return std::chrono::duration_cast<milliseconds>(now_ - since);
-  }
-
-  void Deliver() {
-    topics_.OnUnclear("orders", 99, TooLarge(false), 0, now_);
-    topics_.OnDelivered("orders", 99);
-  }
-};
-
-TEST_F(BelievedBrokerTest, OneThatMayBeRightIsBelievedSoonerTheNextTime) {
-  EXPECT_GE(Await(1, TooLarge(true)), kWait);
-  Deliver();
-  EXPECT_EQ(Await(2, TooLarge(true)), milliseconds(0));
-  Deliver();
-  now_ += BelievedAnswers::kAtOnce;
-  const milliseconds next = Await(3, TooLarge(true));
-  EXPECT_GE(next, BelievedAnswers::kWait);
-  EXPECT_LT(next, 2 * BelievedAnswers::kWait);
-}
-
-TEST_F(BelievedBrokerTest, LongAfterwardsItMustLastAsLongAsBefore) {
-  Await(1, TooLarge(true));
-  now_ += BelievedAnswers::kKept + 2 * kWait;
-  EXPECT_GE(Await(2, TooLarge(true)), kWait);
-}
-
-TEST_F(BelievedBrokerTest, OneThatIsContradictedMustLastEachTime) {
-  Await(1, TooLarge(false));
-  Deliver();
-  EXPECT_GE(Await(2, TooLarge(false)), kWait);
-}
-
-// A record that is too large shortens the time of none that the topic should take.
-TEST_F(BelievedBrokerTest, WhatMayBeRightSaysNothingOfARecordThatIsTaken) {
-  Await(1, TooLarge(true));
-  EXPECT_GE(Await(2, TooLarge(false)), kWait);
-}
-
-TEST_F(BelievedBrokerTest, LimitsThatAreAnsweredAndNotInTurnDecideInTheEnd) {
-  const base::MonotonicTime since = now_;
-  bool may_be_right = false;
-  while (!topics_.OnUnclear("orders", 1, TooLarge(may_be_right), 0, now_).decided) {
-    ASSERT_LT(now_, since + 2 * kWait);
-    now_ += HeldTopics::kTryAgainMin;
-    may_be_right = !may_be_right;
-  }
-  EXPECT_GE(now_ - since, kWait);
-}
-
-// The broker took the record in the end.
-TEST_F(BelievedBrokerTest, RecordIsDeliveredThenTheTimeBeginsAnew) {
-  const base::MonotonicTime end = now_ + kWait - HeldTopics::kTryAgainMin;
-  for (; now_ < end; now_ += HeldTopics::kTryAgainMin) {
-    topics_.OnUnclear("orders", 1, TooLarge(true), 0, now_);
-  }
-  topics_.OnDelivered("orders", 1);
-  EXPECT_GE(Await(2, TooLarge(true)), kWait);
+  EXPECT_TRUE(topics_.OnUnclear(record_, 2, too_large, 0, now_).decided);
 }
 
 TEST_F(HeldTopicsTest, RecordOfAnUnclearTopicIsWithTheSinkThenTheOthersWaitForIt) {

@@ -413,9 +413,7 @@ TEST_F(ParkTest, MessageThatLeavesItsKeyShortensTheTimeOfNoOther) {
   sink_.Reject(DeadLetters::kFirstSequence + 1,
                Failure{delivery::FailureKind::kPartitionUnknown, "no"}, "orders");
   sink_.Reject(DeadLetters::kFirstSequence + 2,
-               Failure{delivery::FailureKind::kRecordTooLarge, "no", /*must_last=*/true,
-                       /*may_be_right=*/true},
-               "orders");
+               Failure{delivery::FailureKind::kRecordTooLarge, "no", /*must_last=*/true}, "orders");
   const auto try_again = [&] {
     Look();
     Run();

@@ -1,0 +1,91 @@
+// LastingRejections - when a rejection counts that may pass by itself.
+// Why: a broker learns of a right, a limit or a new partition later than another one, so what it
+//   says counts when it has said the same for a while. Who writes records that no topic takes must
+//   not hold a topic for that while again and again, nor shorten it for a record that is taken.
+// How: a rejection has a kind, the limit that was read last, and how much of it the record needs.
+//   Where the limit is another one, or a record that needs as much was taken, the time begins anew.
+//   Once it has lasted, the next one of the topic and kind counts at once, or soon, for minutes: if
+//   the limit is still the same, and the record does not need much less.
+// Thread: a value; pure.
+// Units/limits: an entry for each topic and kind, of kTopicsMax topics.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "base/time.h"
+#include "delivery/sink.h"
+#include "envelope/record.h"
+
+namespace walpost::delivery {
+
+struct Rejection {
+  FailureKind kind = FailureKind::kNone;
+  std::int64_t limit = 0;  // of the topic, as it was read last; 0 = never, or there is none
+  std::size_t need = 1;    // of the record; 1 where there is no more or less
+};
+
+class LastingRejections {
+ public:
+  // Those that come one after the other count at once. Later ones must last for kWaitAgain, up to
+  // kKept after the last one.
+  static constexpr std::chrono::milliseconds kAtOnce{10'000};
+  static constexpr std::chrono::milliseconds kWaitAgain{1'000};
+  static constexpr std::chrono::milliseconds kKept{300'000};
+  static constexpr std::size_t kTopicsMax = 10'000;
+
+  explicit LastingRejections(std::chrono::milliseconds wait) : wait_(wait) {}
+
+  bool empty() const { return topics_.empty(); }
+
+  // A record of the topic was rejected. Returns how much longer it must last: 0 = it counts.
+  // Nothing is known of the time between two rejections, so no more than `counted_max` of it
+  // counts.
+  std::chrono::milliseconds Count(std::string_view topic, const Rejection& rejection,
+                                  std::chrono::milliseconds counted_max, base::MonotonicTime now);
+
+  // The same for what a broker said of a record, which may be one that need not last.
+  std::chrono::milliseconds Count(const envelope::Record& record, const Failure& failure,
+                                  std::chrono::milliseconds counted_max, base::MonotonicTime now);
+
+  // The topic has taken the record.
+  void OnTaken(const envelope::Record& record, base::MonotonicTime now);
+
+  // The limit was read.
+  void OnLimit(std::string_view topic, FailureKind kind, std::int64_t limit);
+
+ private:
+  // From the first one of the same limit to the one that counts.
+  struct Time {
+    std::size_t need = 1;
+    std::chrono::milliseconds passed{0};
+    base::MonotonicTime counted_to;
+  };
+
+  struct Lasted {
+    std::size_t need = 1;
+    base::MonotonicTime at;  // the last one that counted
+  };
+
+  struct Entry {
+    std::int64_t limit = 0;
+    std::optional<Time> time;
+    std::optional<Lasted> lasted;
+  };
+
+  std::chrono::milliseconds WaitFor(const Entry& entry, std::size_t need,
+                                    base::MonotonicTime now) const;
+  // Kept longer by the time that the topic may have waited for other kinds since.
+  bool IsOld(const Lasted& lasted, base::MonotonicTime now) const;
+  Entry* Find(std::string_view topic, FailureKind kind);
+
+  const std::chrono::milliseconds wait_;
+  std::map<std::string, std::map<FailureKind, Entry>, std::less<>> topics_;
+};
+
+}  // namespace walpost::delivery

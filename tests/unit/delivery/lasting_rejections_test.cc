@@ -1,0 +1,207 @@
+#include "delivery/lasting_rejections.h"
+
+#include <chrono>
+#include <string>
+
+#include "gtest/gtest.h"
+
+namespace walpost::delivery {
+namespace {
+
+using std::chrono::milliseconds;
+
+constexpr milliseconds kWait{10'000};
+constexpr milliseconds kPause{200};
+constexpr std::int64_t kLimit = 1'000'000;
+
+class LastingRejectionsTest : public ::testing::Test {
+ protected:
+  static envelope::Record RecordOf(std::size_t bytes) {
+    static const std::string kBytes(2 * static_cast<std::size_t>(kLimit), 'x');
+    envelope::Record record;
+    record.topic = "orders";
+    record.key = "key";
+    record.value = std::string_view(kBytes).substr(0, bytes);
+    return record;
+  }
+
+  static Failure TooLarge(std::int64_t limit = kLimit) {
+    return {FailureKind::kRecordTooLarge, "too large", /*must_last=*/true, limit};
+  }
+
+  static Failure NoKey() {
+    return {FailureKind::kRecordInvalid, "no key", /*must_last=*/true, /*limit=*/1};
+  }
+
+  milliseconds Count(const envelope::Record& record, const Failure& failure) {
+    return rejections_.Count(record, failure, kPause, now_);
+  }
+
+  // How long it does not count.
+  milliseconds Await(const envelope::Record& record, const Failure& failure) {
+    const base::MonotonicTime since = now_;
+    while (Count(record, failure).count() > 0) {
+      now_ += kPause;
+    }
+    return std::chrono::duration_cast<milliseconds>(now_ - since);
+  }
+
+  void RejectAlmostForLong(const envelope::Record& record, const Failure& failure) {
+    for (const base::MonotonicTime end = now_ + kWait - kPause; now_ < end; now_ += kPause) {
+      EXPECT_GT(Count(record, failure).count(), 0);
+    }
+  }
+
+  const envelope::Record large_ = RecordOf(static_cast<std::size_t>(2 * kLimit));
+  LastingRejections rejections_{kWait};
+  base::MonotonicTime now_{milliseconds(1'000'000)};
+};
+
+TEST_F(LastingRejectionsTest, FirstOneCountsWhenItHasLasted) {
+  EXPECT_EQ(Count(large_, TooLarge()), kWait);
+  EXPECT_EQ(Await(large_, TooLarge()), kWait);
+}
+
+TEST_F(LastingRejectionsTest, OneThatNeedNotLastCountsAtOnce) {
+  EXPECT_EQ(Count(large_, Failure{FailureKind::kRecordTooLarge, "too large"}), milliseconds(0));
+  EXPECT_TRUE(rejections_.empty());
+}
+
+TEST_F(LastingRejectionsTest, NoWaitIsConfiguredThenEachCountsAtOnce) {
+  LastingRejections at_once(milliseconds(0));
+  EXPECT_EQ(at_once.Count(large_, TooLarge(), kPause, now_), milliseconds(0));
+}
+
+TEST_F(LastingRejectionsTest, TimeInWhichNobodyAnsweredDoesNotCount) {
+  Count(large_, TooLarge());
+  now_ += 10 * kWait;
+  EXPECT_EQ(Count(large_, TooLarge()), kWait - kPause);
+  now_ += LastingRejections::kKept;
+  EXPECT_EQ(Count(large_, TooLarge()), kWait);
+}
+
+TEST_F(LastingRejectionsTest, NextOnesCountAtOnceAndLaterOnesSoon) {
+  Await(large_, TooLarge());
+  EXPECT_EQ(Await(large_, TooLarge()), milliseconds(0));
+  now_ += LastingRejections::kAtOnce;
+  EXPECT_EQ(Await(large_, TooLarge()), LastingRejections::kWaitAgain);
+  EXPECT_EQ(Await(large_, TooLarge()), milliseconds(0));
+}
+
+TEST_F(LastingRejectionsTest, LongAfterwardsItMustLastAsLongAsBefore) {
+  Await(large_, TooLarge());
+  now_ += LastingRejections::kKept + 2 * kWait;
+  EXPECT_EQ(Await(large_, TooLarge()), kWait);
+}
+
+// A writer of large records does not shorten the time of one that the topic takes.
+TEST_F(LastingRejectionsTest, RecordThatNeedsMuchLessHasATimeOfItsOwn) {
+  Await(large_, TooLarge());
+  EXPECT_EQ(Await(RecordOf(static_cast<std::size_t>(kLimit)), TooLarge()), kWait);
+  EXPECT_EQ(Await(large_, TooLarge()), milliseconds(0));
+}
+
+TEST_F(LastingRejectionsTest, TimeOfALargeRecordIsNotThatOfASmallOne) {
+  RejectAlmostForLong(large_, TooLarge());
+  EXPECT_EQ(Await(RecordOf(static_cast<std::size_t>(kLimit)), TooLarge()), kWait);
+}
+
+TEST_F(LastingRejectionsTest, OneThatCountedSoonSaysNothingOfRecordsThatNeedLessThanTheFirst) {
+  Await(large_, TooLarge());
+  const std::size_t four_fifths = static_cast<std::size_t>(2 * kLimit) * 4 / 5;
+  EXPECT_EQ(Await(RecordOf(four_fifths), TooLarge()), milliseconds(0));
+  EXPECT_EQ(Await(RecordOf(four_fifths * 4 / 5), TooLarge()), kWait);
+}
+
+// He would wait for the whole time only a few times.
+TEST_F(LastingRejectionsTest, WriterMakesEachRecordALittleSmallerThenFewMustLast) {
+  int lasted = 0;
+  for (auto bytes = static_cast<std::size_t>(2 * kLimit); bytes > kLimit / 10; bytes -= 5'000) {
+    lasted += Await(RecordOf(bytes), TooLarge()) == kWait ? 1 : 0;
+  }
+  EXPECT_LE(lasted, 12);
+}
+
+TEST_F(LastingRejectionsTest, LimitWasChangedThenTheTimeBeginsAnew) {
+  RejectAlmostForLong(large_, TooLarge());
+  EXPECT_EQ(Await(large_, TooLarge(3 * kLimit)), kWait);
+  EXPECT_EQ(Await(large_, TooLarge(3 * kLimit)), milliseconds(0));
+  EXPECT_EQ(Await(large_, TooLarge()), kWait);
+}
+
+TEST_F(LastingRejectionsTest, AnotherLimitIsReadInBetweenThenTheTimeBeginsAnew) {
+  RejectAlmostForLong(large_, TooLarge());
+  rejections_.OnLimit("orders", FailureKind::kRecordTooLarge, kLimit);
+  rejections_.OnLimit("orders", FailureKind::kRecordInvalid, 7);
+  EXPECT_LE(Count(large_, TooLarge()), kPause);
+  rejections_.OnLimit("orders", FailureKind::kRecordTooLarge, 3 * kLimit);
+  EXPECT_EQ(Count(large_, TooLarge()), kWait);
+}
+
+TEST_F(LastingRejectionsTest, RecordAsLargeIsTakenThenTheTimeBeginsAnew) {
+  Await(large_, TooLarge());
+  rejections_.OnTaken(large_, now_);
+  EXPECT_TRUE(rejections_.empty());
+  RejectAlmostForLong(large_, TooLarge());
+  rejections_.OnTaken(large_, now_);
+  EXPECT_EQ(Count(large_, TooLarge()), kWait);
+}
+
+// Good records among bad ones make no difference.
+TEST_F(LastingRejectionsTest, SmallRecordIsTakenThenTheTimeGoesOn) {
+  Await(large_, TooLarge());
+  rejections_.OnTaken(RecordOf(1), now_);
+  EXPECT_EQ(Count(large_, TooLarge()), milliseconds(0));
+}
+
+TEST_F(LastingRejectionsTest, RecordWithAKeySaysNothingOfOneWithoutAndTheOtherWayRound) {
+  envelope::Record without_key = RecordOf(1);
+  without_key.key.reset();
+  Await(without_key, NoKey());
+  rejections_.OnTaken(large_, now_);
+  EXPECT_EQ(Count(without_key, NoKey()), milliseconds(0));
+  rejections_.OnTaken(without_key, now_);
+  EXPECT_EQ(Count(without_key, NoKey()), kWait);
+}
+
+TEST_F(LastingRejectionsTest, KindsAndTopicsHaveTimesOfTheirOwn) {
+  Await(large_, TooLarge());
+  envelope::Record other = large_;
+  other.topic = "refunds";
+  EXPECT_EQ(Count(other, TooLarge()), kWait);
+  envelope::Record without_key = large_;
+  without_key.key.reset();
+  EXPECT_EQ(Count(without_key, NoKey()), kWait);
+  EXPECT_EQ(Count(large_, TooLarge()), milliseconds(0));
+}
+
+TEST_F(LastingRejectionsTest, RejectionsInTurnDecideInTheEnd) {
+  envelope::Record without_key = large_;
+  without_key.key.reset();
+  const base::MonotonicTime since = now_;
+  while (Count(without_key, TooLarge()).count() > 0 && Count(without_key, NoKey()).count() > 0) {
+    now_ += kPause;
+  }
+  EXPECT_EQ(now_ - since, kWait);
+}
+
+TEST_F(LastingRejectionsTest, WhatIsOldIsForgottenWithTheNextRecordThatIsTaken) {
+  Await(large_, TooLarge());
+  now_ += LastingRejections::kKept + 2 * kWait;
+  rejections_.OnTaken(RecordOf(1), now_);
+  EXPECT_TRUE(rejections_.empty());
+}
+
+TEST_F(LastingRejectionsTest, MoreTopicsThanItRemembersThenTheNewestAreKnown) {
+  Await(large_, TooLarge());
+  for (std::size_t i = 0; i <= LastingRejections::kTopicsMax; ++i) {
+    rejections_.Count("a" + std::to_string(i), {FailureKind::kPartitionUnknown}, kPause, now_);
+  }
+  EXPECT_EQ(rejections_.Count("zz", {FailureKind::kPartitionUnknown}, kPause, now_), kWait);
+  now_ += kPause;
+  EXPECT_EQ(rejections_.Count("zz", {FailureKind::kPartitionUnknown}, kPause, now_),
+            kWait - kPause);
+}
+
+}  // namespace
+}  // namespace walpost::delivery
