@@ -108,7 +108,7 @@ HeldTopics::Unclear HeldTopics::OnUnclear(const envelope::Record& record, Sequen
   Trouble& trouble = found->second;
   tried_.erase(found->first);
   const bool same = failure.must_last && failure.kind == trouble.failure.kind;
-  if (added || !trouble.of_record || IsOld(trouble, now) ||
+  if (added || !trouble.of_record || trouble.decided || IsOld(trouble, now) ||
       (trouble.sequence != sequence && !same)) {
     trouble = Trouble();
     trouble.since = now;
@@ -128,7 +128,7 @@ HeldTopics::Unclear HeldTopics::OnUnclear(const envelope::Record& record, Sequen
     trouble.try_at = std::min(trouble.try_at, now + left);
     decided = left.count() == 0;
   }
-  if (decided && failure.must_last) {
+  if (decided && IsOfTopic(failure.kind)) {
     NoteDecided(found->first, &trouble);
   }
   return {trouble.attempts, decided};

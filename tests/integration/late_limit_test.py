@@ -9,7 +9,7 @@ import park_order_test
 import pytest
 import servers
 from kafka_answers import DESCRIBE_CONFIGS, Answers
-from messages_test import parked_behind
+from messages_test import park_behind, parked_behind
 from servers import Kafka, free_port
 from tcp_proxy import TcpProxy
 
@@ -193,6 +193,116 @@ def test_verb_leaves_nothing_out_by_a_limit_that_nobody_confirms(make_pipeline, 
     kafka.alter_topic(p.name, {"max.message.bytes": "1048588"})
     verb.join()
     assert sent[0].returncode == 0 and sent[0].stderr.count("is left out") < rows / 2, sent
+
+
+def insert_packed(p, rows=1):
+    """Hexadecimal digits."""
+    p.execute("SELECT outbox.set_payload_max(%s)", 4 * LARGE)
+    p.execute("INSERT INTO outbox.events (aggregate_type, aggregate_id, event_type, payload) SELECT %s, 'key-1', 'Random',"
+              " convert_to(string_agg(md5(i::text), ''), 'UTF8') FROM generate_series(1, %s) i, generate_series(1, %s) n GROUP BY n",
+              p.name, 4 * LARGE // 32, rows)
+
+
+# The time that passed by the limit of before does not count for this one.
+@pytest.mark.full
+def test_limit_that_is_raised_while_records_wait_gives_the_leader_the_whole_time_again(make_pipeline, answering):
+    kafka, answers = answering
+    p = pipeline_on(make_pipeline, kafka, "12s", {"compression.codec": "gzip"})
+    kafka.alter_topic(p.name, {"max.message.bytes": str(LARGE)})
+    p.insert(1, 1)
+    p.wait_confirmed()
+    reject_large(answers)
+    insert_packed(p, rows=5)
+    servers.wait_for(lambda: answers.spoilt >= 1, 60, "the first answer")
+    first = time.monotonic()
+    servers.wait_for(lambda: time.monotonic() > first + 9, 60, "most of the time")
+    kafka.alter_topic(p.name, {"max.message.bytes": str(100 * LARGE)})
+    raised = time.monotonic()
+    servers.wait_for(lambda: skipped(p) or time.monotonic() > raised + 9, 60, "most of the time again")
+    answers.stop()
+    p.wait_confirmed()
+    assert not skipped(p) and len(kafka.read_all(p.name)) == 6
+
+
+# The limit was read, lowered, and nobody answers about it any more.
+@pytest.mark.full
+def test_rows_that_are_larger_than_a_limit_that_nobody_answers_about_hold_their_topic_once(make_pipeline, answering):
+    kafka, answers = answering
+    p = pipeline_on(make_pipeline, kafka, "6s")
+    p.insert_large(2 * LARGE)
+    p.wait_confirmed()
+    kafka.alter_topic(p.name, {"max.message.bytes": str(LARGE)})
+    answers.unanswered = {DESCRIBE_CONFIGS}
+    waits = []
+    for number in range(3):
+        began = time.monotonic()
+        p.insert_large(2 * LARGE)
+        p.insert(10 * number + 1, 10 * number + 3)
+        p.wait_confirmed()
+        waits.append(time.monotonic() - began)
+    assert len(skipped(p)) == 3 and waits[0] > 5 and max(waits[1:]) < 5, waits
+
+
+# Somebody writes records that grow beyond the limit, and are rejected for it. One that is half as large is not.
+@pytest.mark.full
+def test_record_far_below_the_limit_waits_for_its_own_time(make_pipeline, answering):
+    kafka, answers = answering
+    p = pipeline_on(make_pipeline, kafka, "6s")
+
+    def insert(size):
+        p.execute("INSERT INTO outbox.events (aggregate_type, aggregate_id, event_type, payload) VALUES (%s, 'k', 'Grows', %s)",
+                  p.name, random.Random(size).randbytes(size))
+
+    kafka.alter_topic(p.name, {"compression.type": "gzip", "max.message.bytes": str(LARGE)})
+    for size in range(LARGE - 400, LARGE):  # the first that grows beyond it
+        insert(size)
+        p.wait_confirmed()
+        if skipped(p):
+            break
+    before = len(skipped(p))
+    answers.spoil(MSG_SIZE_TOO_LARGE, instead=True, larger_than=LARGE // 4)
+    insert(LARGE // 2)
+    servers.wait_for(lambda: answers.spoilt >= 5 or len(skipped(p)) > before, 60, "attempts")
+    answers.stop()
+    p.wait_confirmed()
+    assert before and len(skipped(p)) == before
+
+
+# What was said of the message of one key says nothing of another one's, since the limit was raised.
+@pytest.mark.full
+def test_message_of_another_key_waits_anew_after_the_limit_was_raised(make_pipeline, answering):
+    kafka, answers = answering
+    p = parked_behind(make_pipeline, kafka, unknown_topic_wait="10s", payload=random.Random(1).randbytes(2 * LARGE))
+    park_behind(p, "l", payload=random.Random(2).randbytes(2 * LARGE))
+    park_order_test.correct(p)
+    kafka.alter_topic(p.name, {"compression.type": "gzip", "max.message.bytes": str(2 * LARGE + 5_000)})
+    reject_large(answers)
+    p.walpost.verb("dlq", "retry", "--key", "k", "--wait", "60s", check=False)
+    servers.wait_for(lambda: park_order_test.types(p) == ["e1", "e2"], 60, "the events before and behind the first message")
+    kafka.alter_topic(p.name, {"compression.type": "gzip", "max.message.bytes": str(100 * LARGE)})
+    before = answers.spoilt
+    verb = threading.Thread(target=lambda: p.walpost.verb("dlq", "retry", "--key", "l", "--wait", "60s", check=False))
+    verb.start()
+    servers.wait_for(lambda: answers.spoilt >= before + 2, 60, "a late answer in company, and one alone")
+    answers.stop()
+    verb.join()
+    assert park_order_test.types(p, "l") == ["e1", "m", "e2"]
+
+
+# A broker that does not let walpost read the limits says nothing about partitions.
+def test_row_that_names_a_missing_partition_is_decided_while_limits_are_answered_in_turn(make_pipeline, answering):
+    kafka, answers = answering
+    p = make_pipeline(on_kafka=kafka, create_topic=False, config={
+        "outboxes": [{"table": "public.own", "preset": "debezium", "topic": "{aggregatetype}", "topics": {"allowed": ["*"]},
+                      "columns": {"partition": "part"}}],
+        "delivery": {"on_undeliverable": "skip", "unknown_topic_wait": "3s"}})
+    kafka.create_topic(p.name, 1)
+    p.execute("CREATE TABLE public.own (id uuid PRIMARY KEY DEFAULT gen_random_uuid(), aggregatetype text, aggregateid text, type text,"
+              " payload text, part int, seq bigserial)")
+    p.start()
+    answers.limits_fail_every = 2
+    p.execute("INSERT INTO public.own (aggregatetype, aggregateid, type, payload, part) VALUES (%s, 'k', 'T', 'x', 99)", p.name)
+    servers.wait_for(lambda: skipped(p), 30, "the decision, which takes 3 s")
 
 
 # Who writes rows that no topic takes holds up a verb for a bounded time.

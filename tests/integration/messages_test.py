@@ -370,16 +370,21 @@ def parked_behind(make_pipeline, kafka, unknown_topic_wait="10s", **message):
     p.walpost.verb("init", "--with-messages")
     p.walpost.start()
     p.execute("ALTER TABLE outbox.events DROP CONSTRAINT events_check")
-    park_order_test.insert(p, "e1", bad=True)
-    servers.wait_for(lambda: park_order_test.open_rows(p) == 1, 60, "the row")
+    park_behind(p, **message)
+    return p
+
+
+def park_behind(p, key="k", **message):
+    before = park_order_test.open_rows(p)
+    park_order_test.insert(p, "e1", key, bad=True)
+    servers.wait_for(lambda: park_order_test.open_rows(p) == before + 1, 60, "the row")
     headers = message.pop("headers", {})
-    made = servers.load_proto("outbox_message").OutboxMessage(id="m", type="m", aggregate_type=p.name, aggregate_id="k", **message)
+    made = servers.load_proto("outbox_message").OutboxMessage(id=f"m-{key}", type="m", aggregate_type=p.name, aggregate_id=key, **message)
     made.headers.update(headers)
     with p.connected() as cursor:
         emit_bytes(cursor, made.SerializeToString())
-    park_order_test.insert(p, "e2")
-    servers.wait_for(lambda: park_order_test.open_rows(p) == 3, 60, "the rows")
-    return p
+    park_order_test.insert(p, "e2", key)
+    servers.wait_for(lambda: park_order_test.open_rows(p) == before + 3, 60, "the rows")
 
 
 @pytest.mark.parametrize("message", first(1, [{"headers": {"walpost-x": "1"}}, {"partition": 9999}]), ids=["no event", "no partition"])
@@ -391,7 +396,7 @@ def test_message_that_cannot_be_delivered_keeps_no_key_parked(make_pipeline, kaf
     servers.wait_for(lambda: park_order_test.types(p) == ["e1", "e2"], 60, "the events before and behind it")
     park_order_test.insert(p, "e3")
     servers.wait_for(lambda: park_order_test.types(p) == ["e1", "e2", "e3"], 60, "an event after them")
-    assert p.execute("SELECT event_id, parked FROM walpost.dead_letters WHERE closed_at IS NULL") == [("m", False)]
+    assert p.execute("SELECT event_id, parked FROM walpost.dead_letters WHERE closed_at IS NULL") == [("m-k", False)]
 
 
 def test_message_about_which_nobody_has_decided_is_not_overtaken(make_pipeline, kafka):

@@ -11,6 +11,7 @@ import threading
 PRODUCE = 0
 DESCRIBE_CONFIGS = 32
 VERSIONS = range(3, 9)
+ERROR_TOPIC_AUTHORIZATION_FAILED = 29
 
 # What a broker says when it has trouble of its own, or does not know what became of the records.
 ERRORS = {
@@ -84,6 +85,13 @@ def spoilt(frame, version, code):
     return bytes(changed)
 
 
+def without_limits(frame):
+    """An answer about a topic's configuration, in which a right is missing."""
+    changed = bytearray(frame)
+    struct.pack_into(">h", changed, 16, ERROR_TOPIC_AUTHORIZATION_FAILED)  # behind size, id, throttle time and number of topics
+    return bytes(changed)
+
+
 class Answers:
     """For all connections of one proxy: `proxy.make_filter = answers.connection`. Any thread."""
 
@@ -91,6 +99,7 @@ class Answers:
         self.spoilt = 0  # answers that were changed or made
         self.unknown = 0  # Produce requests in a version that is not known here
         self.unanswered = set()  # kinds of requests that get no answer
+        self.limits_fail_every = 0  # each so manieth answer about a topic's configuration is an error
         self.asked = collections.Counter()  # requests of each kind
         self._lock = threading.Lock()
         self._fault = None  # (code, instead, every, larger_than)
@@ -103,6 +112,7 @@ class Answers:
     def stop(self):
         self._fault = None
         self.unanswered = set()
+        self.limits_fail_every = 0
 
     def connection(self):
         return _Connection(self)
@@ -127,6 +137,7 @@ class _Connection:
         self._answers = answers
         self._up, self._down = bytearray(), bytearray()
         self._spoil = {}  # correlation id: (version, code)
+        self._limits_fail = set()  # correlation ids
 
     def up(self, data):
         """(what goes on to the server, what goes back to the client)"""
@@ -136,6 +147,9 @@ class _Connection:
             api, version, correlation = struct.unpack_from(">hhi", frame, 4)
             unanswered = api in self._answers.unanswered
             self._answers.asked[api] += 1  # from here on a test may change what is answered
+            every = self._answers.limits_fail_every
+            if api == DESCRIBE_CONFIGS and every and self._answers.asked[api] % every == 0:
+                self._limits_fail.add(correlation)
             if api == PRODUCE:
                 answer, goes_on = self._produce(frame, version, correlation)
                 back.append(answer)
@@ -167,6 +181,9 @@ class _Connection:
         for frame in _frames(self._down):
             correlation, = struct.unpack_from(">i", frame, 4)
             spoil = self._spoil.pop(correlation, None)
+            if correlation in self._limits_fail:
+                self._limits_fail.discard(correlation)
+                frame = without_limits(frame)
             forward.append(spoilt(frame, *spoil) if spoil else frame)
         return b"".join(forward)
 

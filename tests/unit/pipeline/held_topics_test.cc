@@ -1,6 +1,7 @@
 #include "pipeline/held_topics.h"
 
 #include <chrono>
+#include <string>
 
 #include "gtest/gtest.h"
 
@@ -118,6 +119,33 @@ TEST_F(HeldTopicsTest, RejectedRecordWhoseAnswerLastedThenTheNextOneIsTriedAtOnc
   topics_.OnDecided("orders", 1);
   EXPECT_EQ(topics_.Next("orders", now_), HeldTopics::Step::kTry);
   EXPECT_TRUE(topics_.OnUnclear(record_, 2, too_large, 0, now_).decided);
+}
+
+// It has a time of its own, of which the first attempts come soon.
+TEST_F(HeldTopicsTest, MuchSmallerRecordIsRejectedAfterALargeOneThenItIsTriedAgainSoon) {
+  const Failure too_large{FailureKind::kRecordTooLarge, "too large", /*must_last=*/true};
+  const std::string bytes(100'000, 'x');
+  record_.value = bytes;
+  while (!topics_.OnUnclear(record_, 1, too_large, 0, now_).decided) {
+    now_ += HeldTopics::kTryAgainMin;
+  }
+  topics_.OnDecided("orders", 1);
+  record_.value = "x";
+  EXPECT_FALSE(topics_.OnUnclear(record_, 2, too_large, 0, now_).decided);
+  EXPECT_EQ(topics_.Next("orders", now_ + HeldTopics::kTryAgainMin), HeldTopics::Step::kTry);
+}
+
+// A broker that gives the right after more than kAnswerKept is asked in between.
+TEST_F(HeldTopicsTest, MissingRightMustLastAgainThenTheNextRecordIsNotDecidedByTheOneOfBefore) {
+  HeldTopics topics(std::chrono::minutes(10), &rejections_);
+  const Failure no_right{FailureKind::kTopicNotAuthorized, "no", /*must_last=*/true};
+  while (!topics.OnUnclear(record_, 1, no_right, 0, now_).decided) {
+    now_ += HeldTopics::kTryAgainMin;
+  }
+  topics.OnDecided("orders", 1);
+  now_ += std::chrono::minutes(1);
+  EXPECT_FALSE(topics.OnUnclear(record_, 2, no_right, 0, now_).decided);
+  EXPECT_EQ(topics.Next("orders", now_), HeldTopics::Step::kWait);
 }
 
 TEST_F(HeldTopicsTest, RecordOfAnUnclearTopicIsWithTheSinkThenTheOthersWaitForIt) {
