@@ -1,3 +1,4 @@
+// The part of Intake that finds the outbox of a row or message, and makes an event of it.
 #include <glog/logging.h>
 
 #include <algorithm>
