@@ -1,5 +1,7 @@
 #include "delivery/lasting_rejections.h"
 
+#include <glog/logging.h>
+
 #include <algorithm>
 #include <utility>
 
@@ -28,48 +30,47 @@ std::size_t NeedOf(FailureKind kind, const envelope::Record& record) {
 
 milliseconds LastingRejections::Count(std::string_view topic, const Rejection& rejection,
                                       milliseconds counted_max, base::MonotonicTime now) {
-  Entry& entry = *Find(topic, rejection.kind);
+  Entry& entry = *Find(topic, rejection);
   if (entry.limit != rejection.limit) {
-    entry = {rejection.limit, {}, {}};
+    entry = {rejection.limit, {}, {}, {}};
   }
-  if (!entry.time || now >= entry.time->counted_to + kKept ||
-      NeedsMuchLess(rejection.need, entry.time->need)) {
-    entry.time = {rejection.need, milliseconds(0), now};
+  const bool sooner = entry.lasted && !NeedsMuchLess(rejection.need, entry.lasted->need) &&
+                      !IsOld(rejection.kind, *entry.lasted, now);
+  std::optional<Time>& time = sooner ? entry.again : entry.time;
+  if (!time || now >= time->counted_to + kKept || NeedsMuchLess(rejection.need, time->need)) {
+    time = {rejection.need, milliseconds(0), now};
   }
-  Time& time = *entry.time;
-  time.passed +=
-      std::min(std::chrono::duration_cast<milliseconds>(now - time.counted_to), counted_max);
-  time.counted_to = now;
-  const milliseconds wait = WaitFor(entry, rejection.need, now);
-  if (time.passed < wait) {
-    return wait - time.passed;
+  time->passed +=
+      std::min(std::chrono::duration_cast<milliseconds>(now - time->counted_to), counted_max);
+  time->counted_to = now;
+  const milliseconds wait = sooner ? WaitAgain(*entry.lasted, now) : wait_;
+  if (time->passed < wait) {
+    return wait - time->passed;
   }
-  // What counted sooner because of others says nothing of records that need less than those.
-  const std::size_t need = time.passed >= wait_ ? time.need : entry.lasted->need;
-  entry.lasted = {need, now};
-  entry.time.reset();
+  entry.lasted = {sooner ? entry.lasted->need : time->need, now};
+  time.reset();
   return milliseconds(0);
 }
 
 milliseconds LastingRejections::Count(const envelope::Record& record, const Failure& failure,
                                       milliseconds counted_max, base::MonotonicTime now) {
   return failure.must_last
-             ? Count(record.topic, {failure.kind, failure.limit, NeedOf(failure.kind, record)},
+             ? Count(record.topic,
+                     {failure.kind, failure.limit, NeedOf(failure.kind, record), failure.fits},
                      counted_max, now)
              : milliseconds(0);
 }
 
-bool LastingRejections::IsOld(const Lasted& lasted, base::MonotonicTime now) const {
-  constexpr int kOtherKinds = 2;
-  return now >= lasted.at + kKept + kOtherKinds * wait_;
+milliseconds LastingRejections::WaitAgain(const Lasted& lasted, base::MonotonicTime now) const {
+  return now < lasted.at + kAtOnce ? milliseconds(0) : std::min(wait_, kWaitAgain);
 }
 
-milliseconds LastingRejections::WaitFor(const Entry& entry, std::size_t need,
-                                        base::MonotonicTime now) const {
-  if (!entry.lasted || NeedsMuchLess(need, entry.lasted->need) || IsOld(*entry.lasted, now)) {
-    return wait_;
-  }
-  return now < entry.lasted->at + kAtOnce ? milliseconds(0) : std::min(wait_, kWaitAgain);
+// About a record it is kept longer by the time that the topic may have waited for other kinds
+// since. A right may be granted at any moment, and no limit shows it.
+bool LastingRejections::IsOld(FailureKind kind, const Lasted& lasted,
+                              base::MonotonicTime now) const {
+  constexpr int kOtherKinds = 2;
+  return now >= lasted.at + (IsAboutARecord(kind) ? kKept + kOtherKinds * wait_ : kAtOnce);
 }
 
 void LastingRejections::OnTaken(const envelope::Record& record, base::MonotonicTime now) {
@@ -77,17 +78,21 @@ void LastingRejections::OnTaken(const envelope::Record& record, base::MonotonicT
   if (found == topics_.end()) {
     return;
   }
-  for (auto& [kind, entry] : found->second) {
+  for (auto& [key, entry] : found->second) {
+    const FailureKind kind = key.first;
     const std::size_t need = NeedOf(kind, record);
-    if (entry.time && (need >= entry.time->need || now >= entry.time->counted_to + kKept)) {
-      entry.time.reset();
+    for (std::optional<Time>* time : {&entry.time, &entry.again}) {
+      if (*time && (need >= (*time)->need || now >= (*time)->counted_to + kKept)) {
+        time->reset();
+      }
     }
-    if (entry.lasted && (need >= entry.lasted->need || IsOld(*entry.lasted, now))) {
+    if (entry.lasted && (!IsAboutARecord(kind) || IsOld(kind, *entry.lasted, now))) {
       entry.lasted.reset();
     }
   }
-  std::erase_if(found->second,
-                [](const auto& kind) { return !kind.second.time && !kind.second.lasted; });
+  std::erase_if(found->second, [](const auto& kind) {
+    return !kind.second.time && !kind.second.lasted && !kind.second.again;
+  });
   if (found->second.empty()) {
     topics_.erase(found);
   }
@@ -97,20 +102,22 @@ void LastingRejections::OnLimit(std::string_view topic, FailureKind kind, std::i
   const auto found = topics_.find(topic);
   if (found != topics_.end()) {
     std::erase_if(found->second, [&](const auto& each) {
-      return each.first == kind && each.second.limit != limit;
+      return each.first.first == kind && each.second.limit != limit;
     });
   }
 }
 
-LastingRejections::Entry* LastingRejections::Find(std::string_view topic, FailureKind kind) {
+LastingRejections::Entry* LastingRejections::Find(std::string_view topic,
+                                                  const Rejection& rejection) {
+  CHECK(!topic.empty());
   auto found = topics_.find(topic);
   if (found == topics_.end()) {
     if (topics_.size() >= kTopicsMax) {
       topics_.erase(topics_.begin());  // its next one must last as long as the first
     }
-    found = topics_.emplace(topic, std::map<FailureKind, Entry>()).first;
+    found = topics_.emplace(topic, std::map<Key, Entry>()).first;
   }
-  return &found->second[kind];
+  return &found->second[{rejection.kind, rejection.fits}];
 }
 
 }  // namespace walpost::delivery

@@ -3,11 +3,11 @@
 //   says counts when it has said the same for a while. Who writes records that no topic takes must
 //   not hold a topic for that while again and again, nor shorten it for a record that is taken.
 // How: a rejection has a kind, the limit that was read last, and how much of it the record needs.
-//   Where the limit is another one, or a record that needs as much was taken, the time begins anew.
-//   Once it has lasted, the next one of the topic and kind counts at once, or soon, for minutes: if
-//   the limit is still the same, and the record does not need much less.
+//   Where the limit is another one, the time begins anew. Once it has lasted, the next one of the
+//   topic and kind counts at once, or soon, for minutes: if the limit is still the same, and the
+//   record does not need much less. A record that fits the limit has times of its own.
 // Thread: a value; pure.
-// Units/limits: an entry for each topic and kind, of kTopicsMax topics.
+// Units/limits: two entries for each topic and kind, of kTopicsMax topics.
 #pragma once
 
 #include <chrono>
@@ -17,6 +17,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "base/time.h"
 #include "delivery/sink.h"
@@ -28,12 +29,13 @@ struct Rejection {
   FailureKind kind = FailureKind::kNone;
   std::int64_t limit = 0;  // of the topic, as it was read last; 0 = never, or there is none
   std::size_t need = 1;    // of the record; 1 where there is no more or less
+  bool fits = false;       // what was read takes the record
 };
 
 class LastingRejections {
  public:
-  // Those that come one after the other count at once. Later ones must last for kWaitAgain, up to
-  // kKept after the last one.
+  // Those that come one after the other count at once. Later ones about a record must last for
+  // kWaitAgain, up to kKept after the last one.
   static constexpr std::chrono::milliseconds kAtOnce{10'000};
   static constexpr std::chrono::milliseconds kWaitAgain{1'000};
   static constexpr std::chrono::milliseconds kKept{300'000};
@@ -53,11 +55,14 @@ class LastingRejections {
   std::chrono::milliseconds Count(const envelope::Record& record, const Failure& failure,
                                   std::chrono::milliseconds counted_max, base::MonotonicTime now);
 
-  // The topic has taken the record.
+  // The topic has taken the record: a time that runs for it, or for one that needs less, ends. What
+  // has lasted about records does not: who writes both in turn would hold the topic again.
   void OnTaken(const envelope::Record& record, base::MonotonicTime now);
 
   // The limit was read.
   void OnLimit(std::string_view topic, FailureKind kind, std::int64_t limit);
+
+  void Forget() { topics_.clear(); }
 
  private:
   // From the first one of the same limit to the one that counts.
@@ -76,16 +81,17 @@ class LastingRejections {
     std::int64_t limit = 0;
     std::optional<Time> time;
     std::optional<Lasted> lasted;
+    std::optional<Time> again;  // of records that `lasted` shortens
   };
 
-  std::chrono::milliseconds WaitFor(const Entry& entry, std::size_t need,
-                                    base::MonotonicTime now) const;
-  // Kept longer by the time that the topic may have waited for other kinds since.
-  bool IsOld(const Lasted& lasted, base::MonotonicTime now) const;
-  Entry* Find(std::string_view topic, FailureKind kind);
+  // How long the next one must last that need not last for the whole time.
+  std::chrono::milliseconds WaitAgain(const Lasted& lasted, base::MonotonicTime now) const;
+  bool IsOld(FailureKind kind, const Lasted& lasted, base::MonotonicTime now) const;
+  Entry* Find(std::string_view topic, const Rejection& rejection);
 
   const std::chrono::milliseconds wait_;
-  std::map<std::string, std::map<FailureKind, Entry>, std::less<>> topics_;
+  using Key = std::pair<FailureKind, bool>;  // whether the record fits
+  std::map<std::string, std::map<Key, Entry>, std::less<>> topics_;
 };
 
 }  // namespace walpost::delivery

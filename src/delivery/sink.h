@@ -45,6 +45,12 @@ enum class FailureKind {
   kOther,
 };
 
+// Another record of the topic may well be taken.
+constexpr bool IsAboutARecord(FailureKind kind) {
+  return kind == FailureKind::kRecordTooLarge || kind == FailureKind::kRecordInvalid ||
+         kind == FailureKind::kPartitionUnknown || kind == FailureKind::kSchemaRejected;
+}
+
 struct Failure {
   FailureKind kind = FailureKind::kNone;
   std::string detail;      // what the client or broker said; no record bytes
@@ -52,12 +58,10 @@ struct Failure {
   // With must_last: the topic's limit that the record may have exceeded, as it was read last. 0 =
   // never, or there is none.
   std::int64_t limit = 0;
+  bool fits = false;  // what was read last takes the record: whoever rejects it may be behind
 
-  // Another record of the topic may well be taken. With must_last: should the answer last.
-  bool IsAboutTheRecord() const {
-    return kind == FailureKind::kRecordTooLarge || kind == FailureKind::kRecordInvalid ||
-           kind == FailureKind::kPartitionUnknown || kind == FailureKind::kSchemaRejected;
-  }
+  // With must_last: should the answer last.
+  bool IsAboutTheRecord() const { return IsAboutARecord(kind); }
 };
 
 struct SubmitResult {

@@ -189,12 +189,13 @@ absl::StatusOr<BulkWriter::Answer> BulkWriter::CheckForLong(const envelope::Reco
                                                             Target* target) {
   Answer answer = Check(record, *target);
   bool may_pass = true;
+  const auto limit = [&] {
+    return answer.kind == FailureKind::kPartitionUnknown ? target->partitions
+                                                         : LimitOf(answer.kind, target->limits);
+  };
   while (!answer.status.ok() && target->takes_nothing.empty() && may_pass) {
-    const std::int64_t limit = answer.kind == FailureKind::kPartitionUnknown
-                                   ? target->partitions
-                                   : LimitOf(answer.kind, target->limits);
-    may_pass = MayPass(
-        by_look_ups_.Count(record.topic, {answer.kind, limit}, kLookKept, steady_clock::now()));
+    const delivery::Rejection before{answer.kind, limit()};
+    may_pass = MayPass(by_look_ups_.Count(record.topic, before, kLookKept, steady_clock::now()));
     if (!may_pass && steady_clock::now() < target->looked_at + kLookKept) {
       break;
     }
@@ -203,9 +204,9 @@ absl::StatusOr<BulkWriter::Answer> BulkWriter::CheckForLong(const envelope::Reco
     poll(nullptr, 0, may_pass ? static_cast<int>(kLookAgainAfter.count()) : 0);
     RETURN_IF_ERROR(LookUp(std::string(record.topic), target));
     waited_ += steady_clock::now() - began;
-    const FailureKind before = answer.kind;
     answer = Check(record, *target);
-    may_pass = may_pass || answer.kind != before;  // that has a wait of its own
+    // Another one has a wait of its own.
+    may_pass = may_pass || answer.kind != before.kind || limit() != before.limit;
   }
   return answer;
 }
@@ -369,8 +370,12 @@ absl::Status BulkWriter::WriteOne(const rd_kafka_message_t& message) {
       by_brokers_.OnTaken(record, steady_clock::now());
     }
     const bool may_not = absl::IsPermissionDenied(answer.status);
+    if (!answer.status.ok()) {  // as the line does: librdkafka may send nothing more
+      RETURN_IF_ERROR(MakeClient(delivery::Sink::Mode::kOneAtATime));
+    }
     const delivery::Failure failure{answer.kind, "", MayBeBehind(answer.kind, record),
-                                    LimitOf(answer.kind, target.limits)};
+                                    LimitOf(answer.kind, target.limits),
+                                    Fits(answer.kind, record, target.limits)};
     if (MayPass(by_brokers_.Count(record, failure, kLookKept, steady_clock::now()))) {
       poll(nullptr, 0, static_cast<int>(kTryAgainAfter.count()));
       waited_ += kTryAgainAfter;

@@ -327,6 +327,7 @@ envelope::Record RecordIn(const rd_kafka_message_t& message,
                           std::vector<envelope::RecordHeader>* headers) {
   ReadHeaders(message, headers);
   envelope::Record record;
+  record.topic = rd_kafka_topic_name(message.rkt);
   if (message.key != nullptr) {
     record.key.emplace(static_cast<const char*>(message.key), message.key_len);
   }

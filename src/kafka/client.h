@@ -167,7 +167,7 @@ rd_kafka_resp_err_t Produce(rd_kafka_t* client, const char* topic, std::int32_t 
 // Those of a consumed message, as views into it, in place of what `headers` held.
 void ReadHeaders(const rd_kafka_message_t& message, std::vector<envelope::RecordHeader>* headers);
 
-// What was produced: key, value and headers, as views into the message and into `headers`.
+// What was produced: topic, key, value and headers, as views into the message and `headers`.
 envelope::Record RecordIn(const rd_kafka_message_t& message,
                           std::vector<envelope::RecordHeader>* headers);
 

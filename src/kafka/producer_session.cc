@@ -103,6 +103,7 @@ SubmitResult ProducerSession::Submit(const envelope::Record& record, delivery::S
   const std::int32_t partition = ChoosePartition(record, topic);
   if (partition >= static_cast<std::int32_t>(topic->partition_count)) {
     if (!HasLasted(FailureKind::kPartitionUnknown, topic->partition_count, *topic)) {
+      topic->partitions_wanted = partition + 1;
       return LookUpFirst(topic);  // they may have been added meanwhile
     }
     return SubmitResult::Rejected(

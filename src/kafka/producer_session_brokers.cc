@@ -178,10 +178,12 @@ void ProducerSession::HoldRejection(delivery::Sequence sequence, delivery::Failu
                                     const rd_kafka_message_t& message) {
   const auto& topic = *static_cast<const TopicState*>(rd_kafka_topic_opaque(message.rkt));
   std::vector<envelope::RecordHeader> headers;
-  failure.must_last = MayBeBehind(failure.kind, RecordIn(message, &headers));
+  const envelope::Record record = RecordIn(message, &headers);
+  failure.must_last = MayBeBehind(failure.kind, record);
   // By those that were read last, also where nobody has answered since.
   if (const auto read = memory_->read_limits.find(topic.name); read != memory_->read_limits.end()) {
     failure.limit = LimitOf(failure.kind, read->second);
+    failure.fits = Fits(failure.kind, record, read->second);
   }
   failed_ = true;
   ++outstanding_;

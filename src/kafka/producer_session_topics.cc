@@ -86,10 +86,12 @@ void ProducerSession::StartLookUps() {
   while (!to_look_up_.empty() && questions->size() < (together ? kQuestionsTogether : kQuestions)) {
     TopicQuestion& question = questions->emplace_back();
     question.name = std::move(to_look_up_.front());
-    question.opaque = topics_.at(question.name).get();
+    TopicState* topic = topics_.at(question.name).get();
+    question.opaque = topic;
+    question.partitions_wanted = std::exchange(topic->partitions_wanted, 0);
     if (const auto known = memory_->partitions.find(question.name);
         known != memory_->partitions.end() && !known->second.made_anew) {
-      question.partitions_before = known->second.count;
+      question.partitions_wanted = std::max(question.partitions_wanted, known->second.count);
     }
     to_look_up_.pop_front();
   }

@@ -209,11 +209,9 @@ TopicLimits LimitsOf(
 }
 
 std::optional<std::int64_t> BatchBytesFor(const TopicLimits& limits) {
-  std::optional<std::int64_t> bytes = limits.message_bytes_max;
-  if (bytes && limits.segment_bytes.value_or(0) > 0) {
-    bytes = std::min(*bytes, *limits.segment_bytes);
-  }
-  return bytes ? std::optional(std::max<std::int64_t>(*bytes - *bytes / 100, 1)) : std::nullopt;
+  const std::int64_t bytes = LimitOf(delivery::FailureKind::kRecordTooLarge, limits);
+  return limits.message_bytes_max ? std::optional(std::max<std::int64_t>(bytes - bytes / 100, 1))
+                                  : std::nullopt;
 }
 
 std::int64_t BatchBytesOf(const envelope::Record& record) {
@@ -253,11 +251,25 @@ std::optional<bool> IsTooLarge(const envelope::Record& record, const TopicLimits
 std::int64_t LimitOf(delivery::FailureKind rejection, const TopicLimits& limits) {
   switch (rejection) {
     case delivery::FailureKind::kRecordTooLarge:
-      return limits.message_bytes_max.value_or(0);
+      return limits.segment_bytes.value_or(0) > 0
+                 ? std::min(limits.message_bytes_max.value_or(0), *limits.segment_bytes)
+                 : limits.message_bytes_max.value_or(0);
     case delivery::FailureKind::kRecordInvalid:
       return limits.has_cleanup_policy ? (limits.compacts ? 2 : 1) : 0;
     default:
       return 0;
+  }
+}
+
+bool Fits(delivery::FailureKind rejection, const envelope::Record& record,
+          const TopicLimits& limits) {
+  switch (rejection) {
+    case delivery::FailureKind::kRecordTooLarge:
+      return limits.message_bytes_max && BatchBytesOf(record) <= LimitOf(rejection, limits);
+    case delivery::FailureKind::kRecordInvalid:
+      return limits.has_cleanup_policy && !limits.compacts;
+    default:
+      return false;
   }
 }
 

@@ -101,6 +101,11 @@ std::optional<bool> IsTooLarge(const envelope::Record& record, const TopicLimits
 // known, or nothing.
 std::int64_t LimitOf(delivery::FailureKind rejection, const TopicLimits& limits);
 
+// Whether the record should be taken, by these limits. A record that fits may still grow: a broker
+// that packs it anew looks at the size once more.
+bool Fits(delivery::FailureKind rejection, const envelope::Record& record,
+          const TopicLimits& limits);
+
 // Whether a leader that rejects a record for that may be behind: it learns of a change later than
 // others.
 bool MayBeBehind(delivery::FailureKind rejection, const envelope::Record& record);

@@ -203,7 +203,7 @@ void FindDisputed(const KafkaOptions& options, std::vector<TopicQuestion>* quest
     const FailureKind answer = Classify(question.topic_error);
     const bool rejected =
         answer == FailureKind::kTopicUnknown || answer == FailureKind::kTopicNotAuthorized;
-    const bool fewer = question.partitions > 0 && question.partitions < question.partitions_before;
+    const bool fewer = question.partitions > 0 && question.partitions < question.partitions_wanted;
     if (question.producer_asked && (rejected || fewer)) {
       doubtful.push_back(&question);
       again.emplace_back().name = question.name;

@@ -103,9 +103,9 @@ struct TopicQuestion {
   rd_kafka_resp_err_t error = RD_KAFKA_RESP_ERR_NO_ERROR;        // of the request
   rd_kafka_resp_err_t topic_error = RD_KAFKA_RESP_ERR_NO_ERROR;  // of the topic
   std::int32_t partitions = 0;
-  std::int32_t partitions_before = 0;  // that are known
-  // It is said not to be there, not to be ours to describe, or to have fewer partitions than
-  // before, and another broker says otherwise.
+  std::int32_t partitions_wanted = 0;  // that are known, or that a record asks for
+  // It is said not to be there, not to be ours to describe, or to have fewer partitions than are
+  // wanted, and another broker says otherwise.
   bool disputed = false;
   std::vector<std::int32_t> leaders;  // of the partitions; -1 = none
   absl::StatusOr<TopicLimits> limits = absl::UnavailableError("Kafka did not answer before");

@@ -34,6 +34,7 @@ void Dispatcher::Start(base::Now now) {
   now_ = now;
   halt_at_.reset();
   topics_.ForgetAll();
+  release_rejections_.Forget();
   shutting_down_ = suspended_ = false;
   stages_.Forget();
   Open(Sink::Mode::kPipelined);
@@ -61,10 +62,8 @@ void Dispatcher::OnQuiet(base::Now now) {
 }
 
 base::MonotonicTime Dispatcher::HeldUntil() const {
-  if (awaits_reports()) {
-    return *held_since_ + options_.gather_max;
-  }
-  return quiet_ ? *held_since_ : *held_since_ + options_.gather_for;
+  const auto gather_for = quiet_ ? std::chrono::microseconds(0) : options_.gather_for;
+  return *held_since_ + (awaits_reports() ? options_.gather_max : gather_for);
 }
 
 void Dispatcher::Pump() {
@@ -360,7 +359,7 @@ void Dispatcher::OnDelivered(delivery::Sequence sequence, delivery::PartitionOff
     return;
   }
   if (sequence >= DeadLetters::kFirstSequence) {
-    rejections_.OnTaken(dead_letters_->record(), now_.mono);
+    release_rejections_.OnTaken(dead_letters_->record(), now_.mono);
     dead_letters_->OnAcknowledged();
     return;
   }
@@ -426,8 +425,8 @@ void Dispatcher::OnOwnFailed(delivery::Sequence sequence, const delivery::Failur
 }
 
 void Dispatcher::OnReleaseRejected(const delivery::Failure& failure, bool alone, base::Now now) {
-  const auto left = alone ? rejections_.Count(dead_letters_->record(), failure,
-                                              DeadLetters::kRetryRejectedAfter, now.mono)
+  const auto left = alone ? release_rejections_.Count(dead_letters_->record(), failure,
+                                                      DeadLetters::kRetryRejectedAfter, now.mono)
                           : std::chrono::milliseconds(0);
   dead_letters_->OnRejected(failure, alone, left, now);
 }

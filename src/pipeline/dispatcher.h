@@ -191,6 +191,8 @@ class Dispatcher : private delivery::SinkListener {
   delivery::Sequence cursor_ =
       0;  // everything tracked below it was accepted by this session, is settled, or is held
   delivery::LastingRejections rejections_{options_.unknown_topic_wait};
+  // Of dead letters that are sent again, which pass what waits with its topic.
+  delivery::LastingRejections release_rejections_{options_.unknown_topic_wait};
   HeldTopics topics_{options_.unknown_topic_wait, &rejections_};
   std::set<std::string, std::less<>> topics_without_schema_;  // they wait for the registry
   std::uint64_t delivered_ = 0;                               // events

@@ -278,6 +278,7 @@ void HeldTopics::ForgetAll() {
   ForgetQueues();
   troubles_.clear();
   answers_.clear();
+  rejections_->Forget();
 }
 
 void HeldTopics::BoundAnswers(const std::string& newest) {

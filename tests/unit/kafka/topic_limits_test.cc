@@ -83,6 +83,22 @@ TEST(LimitOfTest, ChangesWithWhatTheRejectionDependsOn) {
             LimitOf(FailureKind::kTopicNotAuthorized, large));
 }
 
+TEST(FitsTest, GoesByTheLimitThatWasRead) {
+  envelope::Record record;
+  record.value = "x";  // 69 bytes
+  const auto fits = [&](FailureKind kind, const TopicLimits& limits) {
+    return Fits(kind, record, limits);
+  };
+  EXPECT_TRUE(fits(FailureKind::kRecordTooLarge, LimitsOf({{"max.message.bytes", "69"}})));
+  EXPECT_FALSE(fits(FailureKind::kRecordTooLarge, LimitsOf({{"max.message.bytes", "68"}})));
+  EXPECT_FALSE(fits(FailureKind::kRecordTooLarge,
+                    LimitsOf({{"max.message.bytes", "69"}, {"segment.bytes", "68"}})));
+  EXPECT_FALSE(fits(FailureKind::kRecordTooLarge, TopicLimits())) << "not known";
+  EXPECT_TRUE(fits(FailureKind::kRecordInvalid, LimitsOf({{"cleanup.policy", "delete"}})));
+  EXPECT_FALSE(fits(FailureKind::kRecordInvalid, LimitsOf({{"cleanup.policy", "compact"}})));
+  EXPECT_FALSE(fits(FailureKind::kRecordInvalid, TopicLimits())) << "not known";
+}
+
 TEST(MayBeBehindTest, LeaderLearnsOfALimitOrARightLater) {
   envelope::Record record;
   for (const FailureKind kind : {FailureKind::kRecordTooLarge, FailureKind::kTopicNotAuthorized,
