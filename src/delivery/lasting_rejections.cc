@@ -31,7 +31,7 @@ std::size_t NeedOf(FailureKind kind, const envelope::Record& record) {
 milliseconds LastingRejections::Count(std::string_view topic, const Rejection& rejection,
                                       milliseconds counted_max, base::MonotonicTime now) {
   Entry& entry = *Find(topic, rejection);
-  if (entry.limit != rejection.limit) {
+  if (rejection.limit > entry.limit) {
     entry = {rejection.limit, {}, {}, {}};
   }
   const bool sooner = entry.lasted && !NeedsMuchLess(rejection.need, entry.lasted->need) &&
@@ -98,11 +98,20 @@ void LastingRejections::OnTaken(const envelope::Record& record, base::MonotonicT
   }
 }
 
+void LastingRejections::OnOther(std::string_view topic) {
+  if (const auto found = topics_.find(topic); found != topics_.end()) {
+    for (auto& [key, entry] : found->second) {
+      entry.time.reset();
+      entry.again.reset();
+    }
+  }
+}
+
 void LastingRejections::OnLimit(std::string_view topic, FailureKind kind, std::int64_t limit) {
   const auto found = topics_.find(topic);
   if (found != topics_.end()) {
     std::erase_if(found->second, [&](const auto& each) {
-      return each.first.first == kind && each.second.limit != limit;
+      return each.first.first == kind && limit > each.second.limit;
     });
   }
 }

@@ -3,7 +3,7 @@
 //   says counts when it has said the same for a while. Who writes records that no topic takes must
 //   not hold a topic for that while again and again, nor shorten it for a record that is taken.
 // How: a rejection has a kind, the limit that was read last, and how much of it the record needs.
-//   Where the limit is another one, the time begins anew. Once it has lasted, the next one of the
+//   Where the limit is a larger one, the time begins anew. Once it has lasted, the next one of the
 //   topic and kind counts at once, or soon, for minutes: if the limit is still the same, and the
 //   record does not need much less. A record that fits the limit has times of its own.
 // Thread: a value; pure.
@@ -27,9 +27,10 @@ namespace walpost::delivery {
 
 struct Rejection {
   FailureKind kind = FailureKind::kNone;
-  std::int64_t limit = 0;  // of the topic, as it was read last; 0 = never, or there is none
-  std::size_t need = 1;    // of the record; 1 where there is no more or less
-  bool fits = false;       // what was read takes the record
+  // Of the topic, as it was read last; a larger one takes more. 0 = never read, or there is none.
+  std::int64_t limit = 0;
+  std::size_t need = 1;  // of the record; 1 where there is no more or less
+  bool fits = false;     // what was read takes the record
 };
 
 class LastingRejections {
@@ -59,6 +60,9 @@ class LastingRejections {
   // has lasted about records does not: who writes both in turn would hold the topic again.
   void OnTaken(const envelope::Record& record, base::MonotonicTime now);
 
+  // Something else was said about a record of the topic: no time goes on.
+  void OnOther(std::string_view topic);
+
   // The limit was read.
   void OnLimit(std::string_view topic, FailureKind kind, std::int64_t limit);
 
@@ -78,7 +82,7 @@ class LastingRejections {
   };
 
   struct Entry {
-    std::int64_t limit = 0;
+    std::int64_t limit = 0;  // the largest
     std::optional<Time> time;
     std::optional<Lasted> lasted;
     std::optional<Time> again;  // of records that `lasted` shortens

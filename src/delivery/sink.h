@@ -55,8 +55,8 @@ struct Failure {
   FailureKind kind = FailureKind::kNone;
   std::string detail;      // what the client or broker said; no record bytes
   bool must_last = false;  // before it counts: LastingRejections
-  // With must_last: the topic's limit that the record may have exceeded, as it was read last. 0 =
-  // never, or there is none.
+  // With must_last: the topic's limit that the record may have exceeded, as it was read last; a
+  // larger one takes more. 0 = never read, or there is none.
   std::int64_t limit = 0;
   bool fits = false;  // what was read last takes the record: whoever rejects it may be behind
 
@@ -129,6 +129,9 @@ class Sink {
   // As Submit answers about the record's topic alone; nothing is sent. kAccepted: the topic is
   // there.
   virtual SubmitResult FindTopic(const envelope::Record& record) = 0;
+
+  // An operator has put something right: what was rejected before says nothing any more.
+  virtual void ForgetRejections() {}
 
   // Serves what has arrived since the last call.
   virtual void Poll(base::Now now, SinkListener* listener) = 0;

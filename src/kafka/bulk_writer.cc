@@ -126,8 +126,9 @@ absl::StatusOr<BulkWriter::Target*> BulkWriter::TargetOf(const std::string& topi
 }
 
 // Also has a producer whose batches this topic takes: librdkafka cannot change them later.
-absl::Status BulkWriter::LookUp(const std::string& topic, Target* target) {
-  RETURN_IF_ERROR(MakeClient());  // only a new one asks each broker
+absl::Status BulkWriter::LookUp(const std::string& topic, Target* target,
+                                delivery::Sink::Mode mode) {
+  RETURN_IF_ERROR(MakeClient(mode));  // only a new one asks each broker
   const absl::StatusOr<std::int32_t> partitions =
       CountPartitions(client_.get(), topic, patience_, options_.unknown_topic_wait);
   target->takes_nothing = WhyItTakesNothing(partitions.status());
@@ -156,7 +157,7 @@ absl::Status BulkWriter::LookUp(const std::string& topic, Target* target) {
   const std::optional<std::int64_t> batch = BatchBytesFor(target->limits);
   if (batch && *batch < producer_limits_.batch_bytes_max.value_or(INT64_MAX)) {
     producer_limits_.batch_bytes_max = batch;
-    RETURN_IF_ERROR(MakeClient());
+    RETURN_IF_ERROR(MakeClient(mode));
   }
   return absl::OkStatus();
 }
@@ -365,20 +366,22 @@ absl::Status BulkWriter::WriteOne(const rd_kafka_message_t& message) {
   std::vector<envelope::RecordHeader> headers;
   const envelope::Record record = RecordIn(message, &headers);
   while (target.takes_nothing.empty()) {
+    const auto began = steady_clock::now();
     const Answer answer = WriteOnce(message, record);
     if (answer.status.ok()) {
       by_brokers_.OnTaken(record, steady_clock::now());
     }
     const bool may_not = absl::IsPermissionDenied(answer.status);
-    if (!answer.status.ok()) {  // as the line does: librdkafka may send nothing more
-      RETURN_IF_ERROR(MakeClient(delivery::Sink::Mode::kOneAtATime));
+    if (!answer.status.ok()) {
+      // With a new producer: librdkafka may send nothing more, without any sign.
+      RETURN_IF_ERROR(LookUp(topic, &target, delivery::Sink::Mode::kOneAtATime));
     }
     const delivery::Failure failure{answer.kind, "", MayBeBehind(answer.kind, record),
                                     LimitOf(answer.kind, target.limits),
                                     Fits(answer.kind, record, target.limits)};
     if (MayPass(by_brokers_.Count(record, failure, kLookKept, steady_clock::now()))) {
       poll(nullptr, 0, static_cast<int>(kTryAgainAfter.count()));
-      waited_ += kTryAgainAfter;
+      waited_ += steady_clock::now() - began;
       continue;
     }
     if (may_not || absl::IsInvalidArgument(answer.status)) {

@@ -91,7 +91,8 @@ class BulkWriter {
   };
 
   absl::StatusOr<Target*> TargetOf(const std::string& topic);
-  absl::Status LookUp(const std::string& topic, Target* target);
+  absl::Status LookUp(const std::string& topic, Target* target,
+                      delivery::Sink::Mode mode = delivery::Sink::Mode::kPipelined);
   absl::Status MakeClient(delivery::Sink::Mode mode = delivery::Sink::Mode::kPipelined);
   // OK = the topic takes it, as far as is known before.
   Answer Check(const envelope::Record& record, const Target& target) const;

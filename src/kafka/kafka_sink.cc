@@ -63,6 +63,8 @@ class Impl : public KafkaSink {
 
   bool closed() const override { return !open_; }
 
+  void ForgetRejections() override { memory_.rejections.Forget(); }
+
   delivery::SubmitResult FindTopic(const envelope::Record& record) override {
     CHECK(open_);
     return session_ == nullptr

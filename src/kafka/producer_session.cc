@@ -102,8 +102,9 @@ SubmitResult ProducerSession::Submit(const envelope::Record& record, delivery::S
   }
   const std::int32_t partition = ChoosePartition(record, topic);
   if (partition >= static_cast<std::int32_t>(topic->partition_count)) {
-    if (!HasLasted(FailureKind::kPartitionUnknown, topic->partition_count, *topic)) {
-      topic->partitions_wanted = partition + 1;
+    topic->partitions_wanted = std::max(topic->partitions_wanted, std::int64_t{partition} + 1);
+    if (!HasLasted(FailureKind::kPartitionUnknown, topic->partition_count, *topic) ||
+        partition >= topic->partitions_asked) {
       return LookUpFirst(topic);  // they may have been added meanwhile
     }
     return SubmitResult::Rejected(

@@ -114,7 +114,8 @@ class ProducerSession {
     bool kept = false;  // the producer refers to it
     Phase phase = Phase::kNew;
     std::size_t partition_count = 0;
-    std::int32_t partitions_wanted = 0;  // by a record, since the last look-up
+    std::int64_t partitions_wanted = 0;  // by a record, since the last look-up
+    std::int64_t partitions_asked = 0;   // by the last look-up: each broker, if there are fewer
     std::vector<std::int32_t> leaders;   // as the producer knows them
     // At least so many: one that is gone may still have records outstanding.
     std::vector<Partition> partitions;

@@ -88,10 +88,11 @@ void ProducerSession::StartLookUps() {
     question.name = std::move(to_look_up_.front());
     TopicState* topic = topics_.at(question.name).get();
     question.opaque = topic;
-    question.partitions_wanted = std::exchange(topic->partitions_wanted, 0);
+    question.partitions_wanted = topic->partitions_wanted;
     if (const auto known = memory_->partitions.find(question.name);
         known != memory_->partitions.end() && !known->second.made_anew) {
-      question.partitions_wanted = std::max(question.partitions_wanted, known->second.count);
+      question.partitions_wanted =
+          std::max<std::int64_t>(question.partitions_wanted, known->second.count);
     }
     to_look_up_.pop_front();
   }
@@ -119,6 +120,8 @@ void ProducerSession::FinishLookUps(const std::vector<TopicQuestion>& questions)
     if (!found.asked) {
       to_look_up_.push_front(topic->name);
     } else if (TakeAnswer(found, topic)) {
+      topic->partitions_asked = found.partitions_wanted;
+      topic->partitions_wanted = 0;
       topic->answered_at = now_.mono;
       answered_.push_back(topic->name);
     } else {

@@ -255,7 +255,7 @@ std::int64_t LimitOf(delivery::FailureKind rejection, const TopicLimits& limits)
                  ? std::min(limits.message_bytes_max.value_or(0), *limits.segment_bytes)
                  : limits.message_bytes_max.value_or(0);
     case delivery::FailureKind::kRecordInvalid:
-      return limits.has_cleanup_policy ? (limits.compacts ? 2 : 1) : 0;
+      return limits.has_cleanup_policy ? (limits.compacts ? 1 : 2) : 0;
     default:
       return 0;
   }

@@ -97,8 +97,8 @@ bool LacksKey(const envelope::Record& record, const TopicLimits& limits);
 std::optional<bool> IsTooLarge(const envelope::Record& record, const TopicLimits& limits,
                                bool compressed);
 
-// What such a rejection depends on in the topic: another value means that it was changed. 0 = not
-// known, or nothing.
+// What such a rejection depends on in the topic: with a larger value it takes more. 0 = not known,
+// or nothing.
 std::int64_t LimitOf(delivery::FailureKind rejection, const TopicLimits& limits);
 
 // Whether the record should be taken, by these limits. A record that fits may still grow: a broker

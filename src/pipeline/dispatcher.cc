@@ -35,6 +35,7 @@ void Dispatcher::Start(base::Now now) {
   halt_at_.reset();
   topics_.ForgetAll();
   release_rejections_.Forget();
+  sink_->ForgetRejections();
   shutting_down_ = suspended_ = false;
   stages_.Forget();
   Open(Sink::Mode::kPipelined);

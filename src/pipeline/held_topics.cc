@@ -127,8 +127,10 @@ HeldTopics::Unclear HeldTopics::OnUnclear(const envelope::Record& record, Sequen
     const milliseconds left = rejections_->Count(record, failure, counted_max, now);
     trouble.try_at = std::min(trouble.try_at, now + left);
     decided = left.count() == 0;
+  } else {
+    rejections_->OnOther(record.topic);
   }
-  if (decided && IsOfTopic(failure.kind)) {
+  if (decided && failure.must_last && IsOfTopic(failure.kind)) {
     NoteDecided(found->first, &trouble);
   }
   return {trouble.attempts, decided};

@@ -361,9 +361,9 @@ def test_prefix_is_not_added_while_events_with_dead_letters_come_again(make_pipe
     added.start()
 
 
-def parked_behind(make_pipeline, kafka, unknown_topic_wait="10s", **message):
+def parked_behind(make_pipeline, kafka, unknown_topic_wait="10s", properties=None, **message):
     """Of one key: "e1", which is parked, a message and "e2"."""
-    p = make_pipeline(on_kafka=kafka, create_topic=False, config={
+    p = make_pipeline(on_kafka=kafka, create_topic=False, properties=properties, config={
         "messages": {"prefixes": ["shop"], "topic": "{aggregate_type}", "topics": {"allowed": ["*"]}},
         "delivery": {"on_undeliverable": "park", "unknown_topic_wait": unknown_topic_wait}})
     kafka.create_topic(p.name, 1)

@@ -11,7 +11,7 @@ import threading
 PRODUCE = 0
 DESCRIBE_CONFIGS = 32
 VERSIONS = range(3, 9)
-ERROR_TOPIC_AUTHORIZATION_FAILED = 29
+TOPIC_AUTHORIZATION_FAILED = 29
 
 # What a broker says when it has trouble of its own, or does not know what became of the records.
 ERRORS = {
@@ -88,7 +88,7 @@ def spoilt(frame, version, code):
 def without_limits(frame):
     """An answer about a topic's configuration, in which a right is missing."""
     changed = bytearray(frame)
-    struct.pack_into(">h", changed, 16, ERROR_TOPIC_AUTHORIZATION_FAILED)  # behind size, id, throttle time and number of topics
+    struct.pack_into(">h", changed, 16, TOPIC_AUTHORIZATION_FAILED)  # behind size, id, throttle time and number of topics
     return bytes(changed)
 
 

@@ -122,11 +122,30 @@ TEST_F(LastingRejectionsTest, WriterMakesEachRecordALittleSmallerThenFewMustLast
   EXPECT_LE(lasted, 12);
 }
 
-TEST_F(LastingRejectionsTest, LimitWasChangedThenTheTimeBeginsAnew) {
+TEST_F(LastingRejectionsTest, LimitWasRaisedThenTheTimeBeginsAnew) {
   RejectAlmostForLong(large_, TooLarge());
   EXPECT_EQ(Await(large_, TooLarge(3 * kLimit)), kWait);
   EXPECT_EQ(Await(large_, TooLarge(3 * kLimit)), milliseconds(0));
+  EXPECT_EQ(Await(large_, TooLarge()), milliseconds(0)) << "what the larger one did not take";
+  EXPECT_EQ(Await(large_, TooLarge(4 * kLimit)), kWait);
+}
+
+// One broker has not heard of a change, and the record is larger than both.
+TEST_F(LastingRejectionsTest, TwoLimitsInTurnDecideInTheEnd) {
+  const base::MonotonicTime since = now_;
+  for (bool raised = false; Count(large_, TooLarge(raised ? 2 * kLimit : kLimit)).count() > 0;
+       raised = !raised) {
+    ASSERT_LT(now_ - since, 3 * kWait);
+    now_ += kPause;
+  }
+}
+
+TEST_F(LastingRejectionsTest, SomethingElseIsSaidInBetweenThenTheTimeBeginsAnew) {
+  RejectAlmostForLong(large_, TooLarge());
+  rejections_.OnOther("orders");
   EXPECT_EQ(Await(large_, TooLarge()), kWait);
+  rejections_.OnOther("orders");
+  EXPECT_EQ(Count(large_, TooLarge()), milliseconds(0)) << "what has lasted stays";
 }
 
 TEST_F(LastingRejectionsTest, AnotherLimitIsReadInBetweenThenTheTimeBeginsAnew) {

@@ -121,6 +121,27 @@ TEST_F(HeldTopicsTest, RejectedRecordWhoseAnswerLastedThenTheNextOneIsTriedAtOnc
   EXPECT_TRUE(topics_.OnUnclear(record_, 2, too_large, 0, now_).decided);
 }
 
+TEST_F(HeldTopicsTest, AnotherAnswerInBetweenBeginsTheTimeOfARejectionAnew) {
+  const Failure too_large{FailureKind::kRecordTooLarge, "too large", /*must_last=*/true};
+  for (const base::MonotonicTime end = now_ + kWait - HeldTopics::kTryAgainMin; now_ < end;
+       now_ += HeldTopics::kTryAgainMin) {
+    EXPECT_FALSE(topics_.OnUnclear(record_, 1, too_large, 0, now_).decided);
+  }
+  EXPECT_FALSE(Fails(1, FailureKind::kOther));
+  now_ += HeldTopics::kTryAgainMin;
+  EXPECT_FALSE(topics_.OnUnclear(record_, 1, too_large, 0, now_).decided);
+}
+
+// A look-up of the topic that finds it contradicts it.
+TEST_F(HeldTopicsTest, LeaderThatDoesNotKnowTheTopicDecidesAboutOneRecord) {
+  std::uint64_t delivered = 0;
+  while (!Fails(1, FailureKind::kTopicUnknown, ++delivered)) {
+    now_ += HeldTopics::kTryAgainMax;
+  }
+  topics_.OnDecided("orders", 1);
+  EXPECT_EQ(topics_.Next("orders", now_), HeldTopics::Step::kTry);
+}
+
 // It has a time of its own, of which the first attempts come soon.
 TEST_F(HeldTopicsTest, MuchSmallerRecordIsRejectedAfterALargeOneThenItIsTriedAgainSoon) {
   const Failure too_large{FailureKind::kRecordTooLarge, "too large", /*must_last=*/true};

@@ -1,0 +1,136 @@
+"""A rejection that may pass must last before it counts: not again for each record, and not shorter for records that Kafka takes."""
+
+import random
+import threading
+import time
+
+import park_order_test
+import pytest
+import servers
+from kafka_answers import TOPIC_AUTHORIZATION_FAILED
+from kafka_pair import insert, pipeline_of
+from late_limit_test import LARGE, MSG_SIZE_TOO_LARGE, fixture_answering, insert_packed, pipeline_on, skipped  # noqa: F401
+from messages_test import parked_behind
+
+ROW = "INSERT INTO outbox.events (aggregate_type, aggregate_id, event_type, payload) VALUES (%s, %s, 'Row', %s)"
+
+
+def packing(make_pipeline, kafka, wait):
+    """Whose producer packs records: noise keeps its size."""
+    p = pipeline_on(make_pipeline, kafka, wait, {"compression.type": "gzip"})
+    kafka.alter_topic(p.name, {"max.message.bytes": str(LARGE)})
+    p.execute("SELECT outbox.set_payload_max(%s)", 20 * LARGE)
+    p.insert(1, 1)
+    p.wait_confirmed()
+    return p
+
+
+def noise(size, seed=1):
+    return random.Random(seed).randbytes(size)
+
+
+def test_records_that_are_taken_and_not_in_turn_hold_their_topic_once(make_pipeline, kafka):
+    p = packing(make_pipeline, kafka, "4s")
+    began = time.monotonic()
+    for seed in range(6):
+        p.execute(ROW, p.name, "k", noise(2 * LARGE, seed))
+        p.execute(ROW, p.name, "k", b"\0" * 3 * LARGE)
+    p.wait_confirmed()
+    assert len(skipped(p)) == 6 and time.monotonic() - began < 12, "one wait of 4 s"
+
+
+# Both are a little above and a little below the limit; the second is rejected for a moment.
+@pytest.mark.full
+def test_record_that_fits_the_limit_has_a_time_of_its_own(make_pipeline, answering):
+    kafka, answers = answering
+    p = packing(make_pipeline, kafka, "6s")
+    p.execute(ROW, p.name, "k", noise(LARGE + 1_000))
+    servers.wait_for(lambda: skipped(p), 60, "the decision")
+    answers.spoil(MSG_SIZE_TOO_LARGE, instead=True, larger_than=LARGE // 2)
+    p.execute(ROW, p.name, "k", noise(LARGE - 1_000))
+    servers.wait_for(lambda: answers.spoilt >= 4 or len(skipped(p)) > 1, 60, "attempts")
+    answers.stop()
+    p.wait_confirmed()
+    assert len(skipped(p)) == 1
+
+
+@pytest.mark.full
+def test_right_that_was_granted_in_between_must_be_missing_for_the_whole_time_again(make_pipeline, answering):
+    kafka, answers = answering
+    p = pipeline_on(make_pipeline, kafka, "5s")
+    answers.spoil(TOPIC_AUTHORIZATION_FAILED, instead=True, larger_than=LARGE)
+    p.insert_large(2 * LARGE)
+    servers.wait_for(lambda: skipped(p), 60, "the first decision")
+    answers.stop()
+    began = time.monotonic()
+    servers.wait_for(lambda: time.monotonic() > began + 11, 60, "more than what counts at once")
+    answers.spoil(TOPIC_AUTHORIZATION_FAILED, instead=True, larger_than=LARGE)
+    before = answers.spoilt
+    p.insert_large(2 * LARGE)
+    servers.wait_for(lambda: answers.spoilt >= before + 5 or len(skipped(p)) > 1, 60, "attempts")
+    answers.stop()
+    p.wait_confirmed()
+    assert len(skipped(p)) == 1
+
+
+# The topic takes events that are as large, again and again.
+@pytest.mark.full
+def test_message_that_is_too_large_leaves_its_key_while_its_topic_is_busy(make_pipeline, kafka):
+    p = parked_behind(make_pipeline, kafka, unknown_topic_wait="6s", payload=noise(2 * LARGE), properties={"compression.type": "gzip"})
+    p.execute("SELECT outbox.set_payload_max(%s)", 20 * LARGE)
+    park_order_test.insert(p, "o1", "other", bad=True)
+    servers.wait_for(lambda: park_order_test.open_rows(p) == 4, 60, "the row of the other key")
+    park_order_test.correct(p)
+    kafka.alter_topic(p.name, {"max.message.bytes": str(LARGE)})
+    for key in ("k", "other"):
+        p.walpost.verb("dlq", "retry", "--key", key, check=False)
+    began = time.monotonic()
+    while park_order_test.types(p) != ["e1", "e2"] or not park_order_test.types(p, "other"):
+        assert time.monotonic() - began < 60
+        p.execute(ROW, p.name, "busy", b"\0" * 3 * LARGE)
+        p.wait_confirmed()
+
+
+# What a topic said must not count for another one.
+@pytest.mark.full
+def test_verb_gives_each_topic_a_time_of_its_own(make_pipeline, answering):
+    kafka, answers = answering
+    p = packing(make_pipeline, kafka, "6s")
+    other = kafka.create_topic(p.name + "b", 1)
+    kafka.alter_topic(p.name, {"max.message.bytes": "1048588"})
+    p.execute(ROW, p.name, "k", noise(LARGE + 1_000))
+    p.execute(ROW, other, "k", noise(LARGE + 1_000))
+    p.wait_confirmed()
+    kafka.alter_topic(p.name, {"max.message.bytes": str(LARGE)})
+    answers.spoil(MSG_SIZE_TOO_LARGE, instead=True, larger_than=LARGE)
+    sent = []
+    verb = threading.Thread(target=lambda: sent.append(p.walpost.verb("replay", "--all", "--in-place", "--skip-undeliverable", check=False)))
+    began = time.monotonic()
+    verb.start()
+    servers.wait_for(lambda: sent or time.monotonic() > began + 9, 60, "the wait of the first topic, and half of the other's")
+    answers.stop()
+    verb.join()
+    assert sent[0].returncode == 0 and len(kafka.read_all(other)) == 2, sent
+
+
+# Somebody names partitions that there are not, while one broker does not know of new ones.
+@pytest.mark.full
+def test_partition_that_only_another_broker_knows_is_waited_for(make_pipeline, pair):
+    p = pipeline_of(make_pipeline, pair, progress_on=2)
+    topic = pair.create_topic(f"outbox.event.{p.name}c", node=1)
+    known = pair.create_topic(f"outbox.event.{p.name}k", node=2)
+    p.start()
+    insert(p, known, "k", "first")
+    insert(p, topic, "k", "first", 0)
+    p.wait_confirmed()
+    insert(p, topic, "k", "none", 9999)
+    servers.wait_for(lambda: skipped(p), 60, "the decision")
+    pair.cut_off()
+    pair.add_partitions(topic, 8)
+    decided = time.monotonic()
+    servers.wait_for(lambda: time.monotonic() > decided + 1.5, 60, "more than what was looked up counts for")
+    insert(p, topic, "k", "new", 5)
+    servers.wait_for(lambda: len(skipped(p)) > 1 or time.monotonic() > decided + 5, 60, "more than a short wait")
+    pair.to_controller.set_mode("pass")
+    servers.wait_for(lambda: len(skipped(p)) > 1 or len(pair.read_all(topic)) == 2, 60, "the event of a new partition")
+    assert len(skipped(p)) == 1
