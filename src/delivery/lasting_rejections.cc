@@ -30,7 +30,7 @@ std::size_t NeedOf(FailureKind kind, const envelope::Record& record) {
 
 milliseconds LastingRejections::Count(std::string_view topic, const Rejection& rejection,
                                       milliseconds counted_max, base::MonotonicTime now) {
-  Entry& entry = *Find(topic, rejection);
+  Entry& entry = *Find(topic, rejection, now);
   if (rejection.limit > entry.limit) {
     entry = {rejection.limit, {}, {}, {}};
   }
@@ -78,7 +78,7 @@ void LastingRejections::OnTaken(const envelope::Record& record, base::MonotonicT
   if (found == topics_.end()) {
     return;
   }
-  for (auto& [key, entry] : found->second) {
+  for (auto& [key, entry] : found->second.entries) {
     const FailureKind kind = key.first;
     const std::size_t need = NeedOf(kind, record);
     for (std::optional<Time>* time : {&entry.time, &entry.again}) {
@@ -90,17 +90,17 @@ void LastingRejections::OnTaken(const envelope::Record& record, base::MonotonicT
       entry.lasted.reset();
     }
   }
-  std::erase_if(found->second, [](const auto& kind) {
+  std::erase_if(found->second.entries, [](const auto& kind) {
     return !kind.second.time && !kind.second.lasted && !kind.second.again;
   });
-  if (found->second.empty()) {
+  if (found->second.entries.empty()) {
     topics_.erase(found);
   }
 }
 
 void LastingRejections::OnOther(std::string_view topic) {
   if (const auto found = topics_.find(topic); found != topics_.end()) {
-    for (auto& [key, entry] : found->second) {
+    for (auto& [key, entry] : found->second.entries) {
       entry.time.reset();
       entry.again.reset();
     }
@@ -110,23 +110,28 @@ void LastingRejections::OnOther(std::string_view topic) {
 void LastingRejections::OnLimit(std::string_view topic, FailureKind kind, std::int64_t limit) {
   const auto found = topics_.find(topic);
   if (found != topics_.end()) {
-    std::erase_if(found->second, [&](const auto& each) {
+    std::erase_if(found->second.entries, [&](const auto& each) {
       return each.first.first == kind && limit > each.second.limit;
     });
   }
 }
 
 LastingRejections::Entry* LastingRejections::Find(std::string_view topic,
-                                                  const Rejection& rejection) {
+                                                  const Rejection& rejection,
+                                                  base::MonotonicTime now) {
   CHECK(!topic.empty());
   auto found = topics_.find(topic);
   if (found == topics_.end()) {
     if (topics_.size() >= kTopicsMax) {
-      topics_.erase(topics_.begin());  // its next one must last as long as the first
+      topics_.erase(
+          std::min_element(topics_.begin(), topics_.end(), [](const auto& a, const auto& b) {
+            return a.second.counted_at < b.second.counted_at;
+          }));  // its next one must last as long as the first
     }
-    found = topics_.emplace(topic, std::map<Key, Entry>()).first;
+    found = topics_.emplace(topic, Topic()).first;
   }
-  return &found->second[{rejection.kind, rejection.fits}];
+  found->second.counted_at = now;
+  return &found->second.entries[{rejection.kind, rejection.fits}];
 }
 
 }  // namespace walpost::delivery

@@ -88,14 +88,20 @@ class LastingRejections {
     std::optional<Time> again;  // of records that `lasted` shortens
   };
 
+  using Key = std::pair<FailureKind, bool>;  // whether the record fits
+
+  struct Topic {
+    std::map<Key, Entry> entries;
+    base::MonotonicTime counted_at;  // the last rejection
+  };
+
   // How long the next one must last that need not last for the whole time.
   std::chrono::milliseconds WaitAgain(const Lasted& lasted, base::MonotonicTime now) const;
   bool IsOld(FailureKind kind, const Lasted& lasted, base::MonotonicTime now) const;
-  Entry* Find(std::string_view topic, const Rejection& rejection);
+  Entry* Find(std::string_view topic, const Rejection& rejection, base::MonotonicTime now);
 
   const std::chrono::milliseconds wait_;
-  using Key = std::pair<FailureKind, bool>;  // whether the record fits
-  std::map<std::string, std::map<Key, Entry>, std::less<>> topics_;
+  std::map<std::string, Topic, std::less<>> topics_;
 };
 
 }  // namespace walpost::delivery

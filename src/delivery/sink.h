@@ -30,6 +30,9 @@ namespace walpost::delivery {
 using Sequence =
     std::uint64_t;  // of a record, in stream order, from 0; never reused within a process
 
+// From here on: records that come from elsewhere than the stream.
+inline constexpr Sequence kFirstOwnSequence = Sequence{1} << 62U;
+
 // Why a record was not delivered. What follows from each is decided by pipeline.
 enum class FailureKind {
   kNone,
@@ -92,6 +95,8 @@ struct PartitionOffset {
 class SinkListener {
  public:
   virtual ~SinkListener() = default;
+  // Each record of the stream below it has been received. What is looked up from now on is newer.
+  virtual Sequence ReceivedBelow() const = 0;
   virtual void OnDelivered(Sequence sequence, PartitionOffset where) = 0;
   // The session is over from here on: the pipeline will Close it.
   virtual void OnFailed(Sequence sequence, const Failure& failure) = 0;

@@ -97,14 +97,14 @@ SubmitResult ProducerSession::Submit(const envelope::Record& record, delivery::S
   if (topic->phase != TopicState::Phase::kReady) {
     return AwaitTopic(topic);
   }
-  if (std::optional<SubmitResult> rejected = CheckLimits(record, topic)) {
+  if (std::optional<SubmitResult> rejected = CheckLimits(record, sequence, topic)) {
     return *std::move(rejected);
   }
   const std::int32_t partition = ChoosePartition(record, topic);
   if (partition >= static_cast<std::int32_t>(topic->partition_count)) {
-    topic->partitions_wanted = std::max(topic->partitions_wanted, std::int64_t{partition} + 1);
-    if (!HasLasted(FailureKind::kPartitionUnknown, topic->partition_count, *topic) ||
-        partition >= topic->partitions_asked) {
+    topic->partition_wanted = true;
+    if (!HasLasted(FailureKind::kPartitionUnknown, topic->partition_count, sequence, *topic) ||
+        !topic->asked_each_broker) {
       return LookUpFirst(topic);  // they may have been added meanwhile
     }
     return SubmitResult::Rejected(
@@ -302,6 +302,7 @@ SubmitResult ProducerSession::WhyNotProduced(rd_kafka_resp_err_t error,
 
 void ProducerSession::Poll(base::Now now, delivery::SinkListener* listener) {
   now_ = now;
+  received_below_ = listener->ReceivedBelow();
   while (Event event{rd_kafka_queue_poll(queue_.get(), 0)}) {
     switch (rd_kafka_event_type(event.get())) {
       case RD_KAFKA_EVENT_DR:

@@ -114,15 +114,17 @@ class ProducerSession {
     bool kept = false;  // the producer refers to it
     Phase phase = Phase::kNew;
     std::size_t partition_count = 0;
-    std::int64_t partitions_wanted = 0;  // by a record, since the last look-up
-    std::int64_t partitions_asked = 0;   // by the last look-up: each broker, if there are fewer
-    std::vector<std::int32_t> leaders;   // as the producer knows them
+    bool partition_wanted = false;      // beyond these, by a record, since the last look-up began
+    bool asked_each_broker = false;     // for more partitions, by the last look-up
+    std::vector<std::int32_t> leaders;  // as the producer knows them
     // At least so many: one that is gone may still have records outstanding.
     std::vector<Partition> partitions;
     TopicLimits limits;
     bool dated_now = false;      // its records get the present, because it rejected their own time
     bool awaits_report = false;  // a record waits until its partition has nothing outstanding
     base::MonotonicTime limits_read_at;
+    // What was received before the last look-up began.
+    delivery::Sequence asked_below = 0;
     std::uint32_t round_robin = 0;
     delivery::Failure rejection;
     base::MonotonicTime answered_at;
@@ -169,9 +171,10 @@ class ProducerSession {
   void FailWaiting(delivery::SinkListener* listener);
   void ReportOutgrown(delivery::SinkListener* listener);
   std::optional<delivery::SubmitResult> CheckLimits(const envelope::Record& record,
-                                                    TopicState* topic);
+                                                    delivery::Sequence sequence, TopicState* topic);
   bool DateNeedsLimits(const envelope::Record& record, const TopicState& topic) const;
-  bool HasLasted(delivery::FailureKind kind, std::int64_t limit, const TopicState& topic);
+  bool HasLasted(delivery::FailureKind kind, std::int64_t limit, delivery::Sequence sequence,
+                 const TopicState& topic);
   delivery::SubmitResult TooLargeForProducer(const envelope::Record& record,
                                              const TopicState& topic);
   std::int64_t TimestampFor(const envelope::Record& record, const TopicState& topic) const;
@@ -223,6 +226,7 @@ class ProducerSession {
   bool message_bytes_given_ = false;    // by the user
   bool compressed_ = false;
   base::Now now_;
+  delivery::Sequence received_below_ = 0;
   base::MonotonicTime last_report_;
   base::MonotonicTime next_refresh_;
   base::MonotonicTime next_wait_check_;

@@ -88,11 +88,12 @@ void ProducerSession::StartLookUps() {
     question.name = std::move(to_look_up_.front());
     TopicState* topic = topics_.at(question.name).get();
     question.opaque = topic;
-    question.partitions_wanted = topic->partitions_wanted;
-    if (const auto known = memory_->partitions.find(question.name);
-        known != memory_->partitions.end() && !known->second.made_anew) {
-      question.partitions_wanted =
-          std::max<std::int64_t>(question.partitions_wanted, known->second.count);
+    question.received_below = received_below_;
+    if (topic->partition_wanted) {
+      question.partitions_wanted = std::numeric_limits<std::int32_t>::max();
+    } else if (const auto known = memory_->partitions.find(question.name);
+               known != memory_->partitions.end() && !known->second.made_anew) {
+      question.partitions_wanted = known->second.count;
     }
     to_look_up_.pop_front();
   }
@@ -120,8 +121,10 @@ void ProducerSession::FinishLookUps(const std::vector<TopicQuestion>& questions)
     if (!found.asked) {
       to_look_up_.push_front(topic->name);
     } else if (TakeAnswer(found, topic)) {
-      topic->partitions_asked = found.partitions_wanted;
-      topic->partitions_wanted = 0;
+      topic->asked_below = found.received_below;
+      topic->asked_each_broker =
+          found.partitions_wanted == std::numeric_limits<std::int32_t>::max();
+      topic->partition_wanted = false;
       topic->answered_at = now_.mono;
       answered_.push_back(topic->name);
     } else {
@@ -234,6 +237,7 @@ bool ProducerSession::DateNeedsLimits(const envelope::Record& record,
 
 // What the topic does not take is rejected here, where it harms no other record. Nothing = go on.
 std::optional<SubmitResult> ProducerSession::CheckLimits(const envelope::Record& record,
+                                                         delivery::Sequence sequence,
                                                          TopicState* topic) {
   const TopicLimits& limits = topic->limits;
   const bool lacks_key = LacksKey(record, limits);
@@ -241,7 +245,7 @@ std::optional<SubmitResult> ProducerSession::CheckLimits(const envelope::Record&
     return DateNeedsLimits(record, *topic) ? std::optional(LookUpFirst(topic)) : std::nullopt;
   }
   const FailureKind kind = lacks_key ? FailureKind::kRecordInvalid : FailureKind::kRecordTooLarge;
-  if (!HasLasted(kind, LimitOf(kind, limits), *topic)) {
+  if (!HasLasted(kind, LimitOf(kind, limits), sequence, *topic)) {
     return LookUpFirst(topic);  // they may have been changed meanwhile
   }
   if (lacks_key) {
@@ -259,12 +263,15 @@ std::optional<SubmitResult> ProducerSession::CheckLimits(const envelope::Record&
                       BatchBytesOf(record), topic->name, *limits.message_bytes_max));
 }
 
-// Whether what was looked up may reject a record: just now, and by every look-up of some time,
-// since one broker learns of a change later than another. Look-ups speak of all records alike.
-bool ProducerSession::HasLasted(FailureKind kind, std::int64_t limit, const TopicState& topic) {
+// Whether what was looked up may reject a record: by a look-up that began after the record was
+// received, and by every look-up of some time, since one broker learns of a change later than
+// another. Look-ups speak of all records alike.
+bool ProducerSession::HasLasted(FailureKind kind, std::int64_t limit, delivery::Sequence sequence,
+                                const TopicState& topic) {
   const std::chrono::milliseconds left =
       memory_->rejections.Count(topic.name, {kind, limit}, /*counted_max=*/kAnswerKept, now_.mono);
-  return left.count() == 0 && now_.mono < topic.limits_read_at + kLimitsKept;
+  return left.count() == 0 && now_.mono < topic.limits_read_at + kLimitsKept &&
+         (sequence < topic.asked_below || sequence >= delivery::kFirstOwnSequence);
 }
 
 // It was away, or its offsets begin anew.

@@ -103,7 +103,8 @@ struct TopicQuestion {
   rd_kafka_resp_err_t error = RD_KAFKA_RESP_ERR_NO_ERROR;        // of the request
   rd_kafka_resp_err_t topic_error = RD_KAFKA_RESP_ERR_NO_ERROR;  // of the topic
   std::int32_t partitions = 0;
-  std::int64_t partitions_wanted = 0;  // that are known, or that a record asks for
+  delivery::Sequence received_below = 0;  // when it was asked
+  std::int32_t partitions_wanted = 0;     // that are known, or all that any broker knows
   // It is said not to be there, not to be ours to describe, or to have fewer partitions than are
   // wanted, and another broker says otherwise.
   bool disputed = false;

@@ -38,7 +38,7 @@ namespace walpost::pipeline {
 class DeadLetters {
  public:
   // From here on, below those of progress: of records that are sent again.
-  static constexpr delivery::Sequence kFirstSequence = delivery::Sequence{1} << 62U;
+  static constexpr delivery::Sequence kFirstSequence = delivery::kFirstOwnSequence;
   // Decisions are looked for so often, while anything is open.
   static constexpr std::chrono::milliseconds kLookEvery{1'000};
   static constexpr std::chrono::milliseconds kAskAgainAfter{2'000};

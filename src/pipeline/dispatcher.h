@@ -123,6 +123,8 @@ class Dispatcher : private delivery::SinkListener {
     kWaiting,     // sink closed, back-off before the next session
   };
 
+  delivery::Sequence ReceivedBelow() const override { return tracker_->next_sequence(); }
+
   void OnDelivered(delivery::Sequence sequence, delivery::PartitionOffset where) override;
   void OnFailed(delivery::Sequence sequence, const delivery::Failure& failure) override;
   void OnSessionFailed(const delivery::Failure& failure) override;

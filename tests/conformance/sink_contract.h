@@ -64,6 +64,8 @@ struct SinkHarnessCase {
 
 // What the sink reported, in order.
 struct SinkReports final : delivery::SinkListener {
+  delivery::Sequence ReceivedBelow() const override { return delivery::kFirstOwnSequence; }
+
   void OnDelivered(delivery::Sequence sequence, delivery::PartitionOffset where) override;
   void OnFailed(delivery::Sequence sequence, const delivery::Failure& failure) override;
   void OnSessionFailed(const delivery::Failure& failure) override;

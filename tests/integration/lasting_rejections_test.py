@@ -7,6 +7,7 @@ import time
 import park_order_test
 import pytest
 import servers
+from confluent_kafka.admin import NewPartitions
 from kafka_answers import TOPIC_AUTHORIZATION_FAILED
 from kafka_pair import insert, pipeline_of
 from late_limit_test import LARGE, MSG_SIZE_TOO_LARGE, fixture_answering, insert_packed, pipeline_on, skipped  # noqa: F401
@@ -134,3 +135,43 @@ def test_partition_that_only_another_broker_knows_is_waited_for(make_pipeline, p
     pair.to_controller.set_mode("pass")
     servers.wait_for(lambda: len(skipped(p)) > 1 or len(pair.read_all(topic)) == 2, 60, "the event of a new partition")
     assert len(skipped(p)) == 1
+
+
+def with_partitions(make_pipeline, kafka, wait):
+    """Whose rows name a partition. The topic has one."""
+    p = make_pipeline(on_kafka=kafka, create_topic=False, config={
+        "outboxes": [{"table": "public.own", "preset": "debezium", "topic": "{aggregatetype}", "topics": {"allowed": ["*"]},
+                      "columns": {"partition": "part"}}],
+        "delivery": {"on_undeliverable": "skip", "unknown_topic_wait": wait}})
+    kafka.create_topic(p.name, 1)
+    p.execute("CREATE TABLE public.own (id uuid PRIMARY KEY DEFAULT gen_random_uuid(), aggregatetype text, aggregateid text, type text,"
+              " payload text, part int, seq bigserial)")
+    return p.start()
+
+
+def insert_for(p, partitions):
+    p.execute("INSERT INTO public.own (aggregatetype, aggregateid, type, payload, part) SELECT %s, 'k', 'T', 'x', n FROM unnest(%s) n",
+              p.name, partitions)
+
+
+@pytest.mark.parametrize("step", [0, 1, -1], ids=["same", "rising", "falling"])
+def test_rows_that_name_missing_partitions_hold_their_topic_once(make_pipeline, kafka, step):
+    p = with_partitions(make_pipeline, kafka, "2s")
+    began = time.monotonic()
+    insert_for(p, [9_999 + step * number for number in range(60)])
+    p.wait_confirmed()
+    assert p.walpost.status()["events"]["skipped"] == 60 and time.monotonic() - began < 12, "one wait of 2 s"
+
+
+# A row that came before it has just been rejected for another partition.
+def test_partition_that_was_added_a_moment_ago_is_found(make_pipeline, kafka):
+    p = with_partitions(make_pipeline, kafka, "2s")
+    for partition in range(1, 4):
+        insert_for(p, [9_999])
+        servers.wait_for(lambda: len(skipped(p)) == partition, 60, "the decision")  # noqa: B023
+        admin = kafka.admin()
+        admin.create_partitions([NewPartitions(p.name, partition + 1)])[p.name].result(timeout=30)
+        servers.wait_for(lambda: len(admin.list_topics(p.name, timeout=5).topics[p.name].partitions) > partition, 30, "it")  # noqa: B023
+        insert_for(p, [partition])
+        p.wait_confirmed()
+    assert len(skipped(p)) == 3

@@ -34,6 +34,8 @@ class KillingListener final : public delivery::SinkListener {
 
   void OnProducerOutgrown() override { listener_->OnProducerOutgrown(); }
 
+  delivery::Sequence ReceivedBelow() const override { return listener_->ReceivedBelow(); }
+
   void OnTopicAnswered(std::string_view topic, bool known) override {
     listener_->OnTopicAnswered(topic, known);
   }
