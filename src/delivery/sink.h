@@ -63,7 +63,7 @@ struct Failure {
   std::int64_t limit = 0;
   bool fits = false;  // what was read last takes the record: whoever rejects it may be behind
 
-  // With must_last: should the answer last.
+  // An answer that must last is, once it has lasted.
   bool IsAboutTheRecord() const { return IsAboutARecord(kind); }
 };
 

@@ -87,9 +87,8 @@ def test_message_that_is_too_large_leaves_its_key_while_its_topic_is_busy(make_p
         p.walpost.verb("dlq", "retry", "--key", key, check=False)
     began = time.monotonic()
     while park_order_test.types(p) != ["e1", "e2"] or not park_order_test.types(p, "other"):
-        assert time.monotonic() - began < 60
+        assert time.monotonic() - began < 40
         p.execute(ROW, p.name, "busy", b"\0" * 3 * LARGE)
-        p.wait_confirmed()
 
 
 # What a topic said must not count for another one.
@@ -100,10 +99,11 @@ def test_verb_gives_each_topic_a_time_of_its_own(make_pipeline, answering):
     other = kafka.create_topic(p.name + "b", 1)
     kafka.alter_topic(p.name, {"max.message.bytes": "1048588"})
     p.execute(ROW, p.name, "k", noise(LARGE + 1_000))
-    p.execute(ROW, other, "k", noise(LARGE + 1_000))
+    p.execute(ROW, other, "k", noise(LARGE - 1_000))
     p.wait_confirmed()
-    kafka.alter_topic(p.name, {"max.message.bytes": str(LARGE)})
-    answers.spoil(MSG_SIZE_TOO_LARGE, instead=True, larger_than=LARGE)
+    for topic in (p.name, other):
+        kafka.alter_topic(topic, {"max.message.bytes": str(LARGE)})
+    answers.spoil(MSG_SIZE_TOO_LARGE, instead=True, larger_than=LARGE // 2)
     sent = []
     verb = threading.Thread(target=lambda: sent.append(p.walpost.verb("replay", "--all", "--in-place", "--skip-undeliverable", check=False)))
     began = time.monotonic()
