@@ -30,7 +30,11 @@ std::size_t NeedOf(FailureKind kind, const envelope::Record& record) {
 
 milliseconds LastingRejections::Count(std::string_view topic, const Rejection& rejection,
                                       milliseconds counted_max, base::MonotonicTime now) {
-  Entry& entry = *Find(topic, rejection, now);
+  Topic* found = Find(topic, now);
+  if (found == nullptr) {
+    return wait_;
+  }
+  Entry& entry = found->entries[{rejection.kind, rejection.doubtful}];
   if (rejection.limit > entry.limit) {
     entry = {rejection.limit, {}, {}, {}};
   }
@@ -56,7 +60,7 @@ milliseconds LastingRejections::Count(const envelope::Record& record, const Fail
                                       milliseconds counted_max, base::MonotonicTime now) {
   return failure.must_last
              ? Count(record.topic,
-                     {failure.kind, failure.limit, NeedOf(failure.kind, record), failure.fits},
+                     {failure.kind, failure.limit, NeedOf(failure.kind, record), failure.doubtful},
                      counted_max, now)
              : milliseconds(0);
 }
@@ -116,22 +120,32 @@ void LastingRejections::OnLimit(std::string_view topic, FailureKind kind, std::i
   }
 }
 
-LastingRejections::Entry* LastingRejections::Find(std::string_view topic,
-                                                  const Rejection& rejection,
-                                                  base::MonotonicTime now) {
-  CHECK(!topic.empty());
-  auto found = topics_.find(topic);
+bool LastingRejections::Waits(const Topic& topic, base::MonotonicTime now) {
+  return now < topic.counted_at + kKept &&
+         std::any_of(topic.entries.begin(), topic.entries.end(),
+                     [](const auto& each) { return each.second.time || each.second.again; });
+}
+
+LastingRejections::Topic* LastingRejections::Find(std::string_view name, base::MonotonicTime now) {
+  CHECK(!name.empty());
+  auto found = topics_.find(name);
   if (found == topics_.end()) {
     if (topics_.size() >= kTopicsMax) {
-      topics_.erase(
-          std::min_element(topics_.begin(), topics_.end(), [](const auto& a, const auto& b) {
-            return a.second.counted_at < b.second.counted_at;
-          }));  // its next one must last as long as the first
+      // Its next one must last as long as the first.
+      const auto forgotten =
+          std::min_element(topics_.begin(), topics_.end(), [&](const auto& a, const auto& b) {
+            return std::pair(Waits(a.second, now), a.second.counted_at) <
+                   std::pair(Waits(b.second, now), b.second.counted_at);
+          });
+      if (Waits(forgotten->second, now)) {
+        return nullptr;  // in turn they would forget each other, and none would ever count
+      }
+      topics_.erase(forgotten);
     }
-    found = topics_.emplace(topic, Topic()).first;
+    found = topics_.emplace(name, Topic()).first;
   }
   found->second.counted_at = now;
-  return &found->second.entries[{rejection.kind, rejection.fits}];
+  return &found->second;
 }
 
 }  // namespace walpost::delivery

@@ -5,9 +5,10 @@
 // How: a rejection has a kind, the limit that was read last, and how much of it the record needs.
 //   Where the limit is a larger one, the time begins anew. Once it has lasted, the next one of the
 //   topic and kind counts at once, or soon, for minutes: if the limit is still the same, and the
-//   record does not need much less. A record that fits the limit has times of its own.
+//   record does not need much less. A doubtful rejection has times of its own.
 // Thread: a value; pure.
-// Units/limits: two entries for each topic and kind, of kTopicsMax topics.
+// Units/limits: two entries for each topic and kind, of kTopicsMax topics. Where so many wait, one
+//   more waits until one of them has its answer.
 #pragma once
 
 #include <chrono>
@@ -30,7 +31,8 @@ struct Rejection {
   // Of the topic, as it was read last; a larger one takes more. 0 = never read, or there is none.
   std::int64_t limit = 0;
   std::size_t need = 1;  // of the record; 1 where there is no more or less
-  bool fits = false;     // what was read takes the record
+  // What was read takes the record, or not all brokers have answered.
+  bool doubtful = false;
 };
 
 class LastingRejections {
@@ -88,7 +90,7 @@ class LastingRejections {
     std::optional<Time> again;  // of records that `lasted` shortens
   };
 
-  using Key = std::pair<FailureKind, bool>;  // whether the record fits
+  using Key = std::pair<FailureKind, bool>;  // whether it is doubtful
 
   struct Topic {
     std::map<Key, Entry> entries;
@@ -98,7 +100,10 @@ class LastingRejections {
   // How long the next one must last that need not last for the whole time.
   std::chrono::milliseconds WaitAgain(const Lasted& lasted, base::MonotonicTime now) const;
   bool IsOld(FailureKind kind, const Lasted& lasted, base::MonotonicTime now) const;
-  Entry* Find(std::string_view topic, const Rejection& rejection, base::MonotonicTime now);
+  // Whether a time runs for a rejection of the topic.
+  static bool Waits(const Topic& topic, base::MonotonicTime now);
+  // Null when so many others wait that there is no place for it.
+  Topic* Find(std::string_view name, base::MonotonicTime now);
 
   const std::chrono::milliseconds wait_;
   std::map<std::string, Topic, std::less<>> topics_;

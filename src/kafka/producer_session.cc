@@ -93,6 +93,9 @@ SubmitResult ProducerSession::Submit(const envelope::Record& record, delivery::S
   if (closing_ || failed_ || outgrown_ || outstanding_ >= records_max_) {
     return NotNow();
   }
+  if (sequence < delivery::kFirstOwnSequence) {
+    received_below_ = std::max(received_below_, sequence + 1);
+  }
   TopicState* topic = StateOf(record.topic);
   if (topic->phase != TopicState::Phase::kReady) {
     return AwaitTopic(topic);
@@ -102,16 +105,7 @@ SubmitResult ProducerSession::Submit(const envelope::Record& record, delivery::S
   }
   const std::int32_t partition = ChoosePartition(record, topic);
   if (partition >= static_cast<std::int32_t>(topic->partition_count)) {
-    topic->partition_wanted = true;
-    if (!HasLasted(FailureKind::kPartitionUnknown, topic->partition_count, sequence, *topic) ||
-        !topic->asked_each_broker) {
-      return LookUpFirst(topic);  // they may have been added meanwhile
-    }
-    return SubmitResult::Rejected(
-        FailureKind::kPartitionUnknown,
-        absl::StrFormat("topic '%s' has no partition %d, only %u: correct the row's "
-                        "partition, or add partitions",
-                        topic->name, partition, topic->partition_count));
+    return OnMissingPartition(partition, sequence, topic);
   }
   Partition& to = At({topic, partition});
   if (MayBeTooLarge(record)) {  // at once, so that the answer is about this record

@@ -116,6 +116,7 @@ class ProducerSession {
     std::size_t partition_count = 0;
     bool partition_wanted = false;      // beyond these, by a record, since the last look-up began
     bool asked_each_broker = false;     // for more partitions, by the last look-up
+    bool each_answered = false;         // of these
     std::vector<std::int32_t> leaders;  // as the producer knows them
     // At least so many: one that is gone may still have records outstanding.
     std::vector<Partition> partitions;
@@ -173,8 +174,10 @@ class ProducerSession {
   std::optional<delivery::SubmitResult> CheckLimits(const envelope::Record& record,
                                                     delivery::Sequence sequence, TopicState* topic);
   bool DateNeedsLimits(const envelope::Record& record, const TopicState& topic) const;
-  bool HasLasted(delivery::FailureKind kind, std::int64_t limit, delivery::Sequence sequence,
-                 const TopicState& topic);
+  delivery::SubmitResult OnMissingPartition(std::int32_t partition, delivery::Sequence sequence,
+                                            TopicState* topic);
+  bool HasLasted(const delivery::Rejection& rejection, delivery::Sequence sequence,
+                 TopicState* topic);
   delivery::SubmitResult TooLargeForProducer(const envelope::Record& record,
                                              const TopicState& topic);
   std::int64_t TimestampFor(const envelope::Record& record, const TopicState& topic) const;

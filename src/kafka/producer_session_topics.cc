@@ -64,8 +64,6 @@ SubmitResult ProducerSession::ReportRejection(TopicState* topic) {
   if (!topic->kept) {
     last_topic_ = nullptr;
     topics_.erase(topics_.find(topic->name));
-  } else {
-    topic->ask_from = base::MonotonicTime();
   }
   return rejected;
 }
@@ -116,7 +114,6 @@ void ProducerSession::FinishLookUps(const std::vector<TopicQuestion>& questions)
   looking_up_ = false;
   for (const TopicQuestion& found : questions) {
     TopicState* topic = topics_.at(found.name).get();
-    topic->ask_from = now_.mono + kAskAgainAfter;
     topic->kept = topic->kept || found.producer_asked;
     if (!found.asked) {
       to_look_up_.push_front(topic->name);
@@ -124,10 +121,12 @@ void ProducerSession::FinishLookUps(const std::vector<TopicQuestion>& questions)
       topic->asked_below = found.received_below;
       topic->asked_each_broker =
           found.partitions_wanted == std::numeric_limits<std::int32_t>::max();
+      topic->each_answered = found.each_answered;
       topic->partition_wanted = false;
       topic->answered_at = now_.mono;
       answered_.push_back(topic->name);
     } else {
+      topic->ask_from = now_.mono + kAskAgainAfter;
       to_look_up_soon_.push_back(topic->name);
     }
   }
@@ -245,7 +244,7 @@ std::optional<SubmitResult> ProducerSession::CheckLimits(const envelope::Record&
     return DateNeedsLimits(record, *topic) ? std::optional(LookUpFirst(topic)) : std::nullopt;
   }
   const FailureKind kind = lacks_key ? FailureKind::kRecordInvalid : FailureKind::kRecordTooLarge;
-  if (!HasLasted(kind, LimitOf(kind, limits), sequence, *topic)) {
+  if (!HasLasted({kind, LimitOf(kind, limits)}, sequence, topic)) {
     return LookUpFirst(topic);  // they may have been changed meanwhile
   }
   if (lacks_key) {
@@ -263,15 +262,35 @@ std::optional<SubmitResult> ProducerSession::CheckLimits(const envelope::Record&
                       BatchBytesOf(record), topic->name, *limits.message_bytes_max));
 }
 
+SubmitResult ProducerSession::OnMissingPartition(std::int32_t partition,
+                                                 delivery::Sequence sequence, TopicState* topic) {
+  const delivery::Rejection rejection{.kind = FailureKind::kPartitionUnknown,
+                                      .limit = static_cast<std::int64_t>(topic->partition_count),
+                                      .doubtful = !topic->each_answered};
+  if (!topic->asked_each_broker || !HasLasted(rejection, sequence, topic)) {
+    topic->partition_wanted = true;
+    return LookUpFirst(topic);  // they may have been added meanwhile
+  }
+  return SubmitResult::Rejected(
+      FailureKind::kPartitionUnknown,
+      absl::StrFormat("topic '%s' has no partition %d, only %u: correct the row's "
+                      "partition, or add partitions",
+                      topic->name, partition, topic->partition_count));
+}
+
 // Whether what was looked up may reject a record: by a look-up that began after the record was
 // received, and by every look-up of some time, since one broker learns of a change later than
 // another. Look-ups speak of all records alike.
-bool ProducerSession::HasLasted(FailureKind kind, std::int64_t limit, delivery::Sequence sequence,
-                                const TopicState& topic) {
+bool ProducerSession::HasLasted(const delivery::Rejection& rejection, delivery::Sequence sequence,
+                                TopicState* topic) {
   const std::chrono::milliseconds left =
-      memory_->rejections.Count(topic.name, {kind, limit}, /*counted_max=*/kAnswerKept, now_.mono);
-  return left.count() == 0 && now_.mono < topic.limits_read_at + kLimitsKept &&
-         (sequence < topic.asked_below || sequence >= delivery::kFirstOwnSequence);
+      memory_->rejections.Count(topic->name, rejection, /*counted_max=*/kAnswerKept, now_.mono);
+  if (left.count() > 0) {
+    topic->ask_from = topic->answered_at + kAskAgainAfter;
+    return false;
+  }
+  return now_.mono < topic->limits_read_at + kLimitsKept &&
+         (sequence < topic->asked_below || sequence >= delivery::kFirstOwnSequence);
 }
 
 // It was away, or its offsets begin anew.

@@ -137,13 +137,14 @@ void AskAboutTopic(rd_kafka_t* producer, bool describe, TopicQuestion* question)
 
 using OnTopic = std::function<void(const rd_kafka_metadata_topic_t& topic)>;
 
-// About all of them, with a client of its own: what each broker says, as far as they answer.
-void AskEachBroker(const KafkaOptions& options, const std::vector<std::string>& names,
+// About all of them, with a client of its own: what each broker says. Returns whether each one
+// answered.
+bool AskEachBroker(const KafkaOptions& options, const std::vector<std::string>& names,
                    const OnTopic& on_topic,
                    std::chrono::milliseconds next_broker_for = kNextBrokerForLookUp) {
   const absl::StatusOr<Producer> client = MakeClient(options, RD_KAFKA_PRODUCER);
   if (!client.ok()) {
-    return;  // the producer's own requests will show it
+    return false;  // the producer's own requests will show it
   }
   // Without their own handles the request would not be about them.
   std::vector<Topic> handles;
@@ -157,7 +158,7 @@ void AskEachBroker(const KafkaOptions& options, const std::vector<std::string>& 
     if (rd_kafka_metadata(client->get(), 0, nullptr, &raw,
                           std::max(1, static_cast<int>(TimeLeft(until).count()))) !=
         RD_KAFKA_RESP_ERR_NO_ERROR) {
-      return;
+      return false;
     }
     const Metadata metadata(raw);
     const std::size_t answered = brokers.answered.size();
@@ -170,10 +171,12 @@ void AskEachBroker(const KafkaOptions& options, const std::vector<std::string>& 
     }
     rd_kafka_poll(client->get(), 1);
   } while (!brokers.all_answered() && steady_clock::now() < until);
+  return brokers.all_answered();
 }
 
-// What Kafka says of each: a topic that some broker knows is there.
-void AskTogether(const KafkaOptions& options, std::vector<TopicQuestion>* questions) {
+// What Kafka says of each: a topic that some broker knows is there. Returns whether each broker
+// answered.
+bool AskTogether(const KafkaOptions& options, std::vector<TopicQuestion>* questions) {
   std::vector<std::string> names;
   std::map<std::string_view, TopicQuestion*> by_name;
   for (TopicQuestion& question : *questions) {
@@ -181,7 +184,7 @@ void AskTogether(const KafkaOptions& options, std::vector<TopicQuestion>* questi
     by_name.emplace(question.name, &question);
   }
   std::set<std::string_view> answered;
-  AskEachBroker(options, names, [&](const rd_kafka_metadata_topic_t& topic) {
+  return AskEachBroker(options, names, [&](const rd_kafka_metadata_topic_t& topic) {
     const auto found = by_name.find(topic.topic);
     if (found == by_name.end()) {
       return;
@@ -212,10 +215,11 @@ void FindDisputed(const KafkaOptions& options, std::vector<TopicQuestion>* quest
   if (again.empty()) {
     return;
   }
-  AskTogether(options, &again);
+  const bool each_answered = AskTogether(options, &again);
   for (std::size_t i = 0; i < again.size(); ++i) {
     doubtful[i]->disputed = again[i].topic_error == RD_KAFKA_RESP_ERR_NO_ERROR &&
                             again[i].partitions > doubtful[i]->partitions;
+    doubtful[i]->each_answered = each_answered;
   }
 }
 

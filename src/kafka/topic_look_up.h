@@ -108,6 +108,7 @@ struct TopicQuestion {
   // It is said not to be there, not to be ours to describe, or to have fewer partitions than are
   // wanted, and another broker says otherwise.
   bool disputed = false;
+  bool each_answered = false;         // when each broker was asked
   std::vector<std::int32_t> leaders;  // of the partitions; -1 = none
   absl::StatusOr<TopicLimits> limits = absl::UnavailableError("Kafka did not answer before");
 };

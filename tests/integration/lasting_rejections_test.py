@@ -1,6 +1,7 @@
 """A rejection that may pass must last before it counts: not again for each record, and not shorter for records that Kafka takes."""
 
 import random
+import signal
 import threading
 import time
 
@@ -125,7 +126,8 @@ def test_verb_gives_each_topic_a_time_of_its_own(make_pipeline, answering):
 
 # Somebody names partitions that there are not, while one broker does not know of new ones.
 @pytest.mark.full
-def test_partition_that_only_another_broker_knows_is_waited_for(make_pipeline, pair):
+@pytest.mark.parametrize("silent", [False, True], ids=["answers", "silent"])
+def test_partition_that_only_another_broker_knows_is_waited_for(make_pipeline, pair, silent):
     p = pipeline_of(make_pipeline, pair, progress_on=2)
     topic = pair.create_topic(f"outbox.event.{p.name}c", node=1)
     known = pair.create_topic(f"outbox.event.{p.name}k", node=2)
@@ -137,21 +139,25 @@ def test_partition_that_only_another_broker_knows_is_waited_for(make_pipeline, p
     servers.wait_for(lambda: skipped(p), 60, "the decision")
     pair.cut_off()
     pair.add_partitions(topic, 8)
-    decided = time.monotonic()
-    servers.wait_for(lambda: time.monotonic() > decided + 1.5, 60, "more than what was looked up counts for")
+    if silent:
+        pair.one.process.send_signal(signal.SIGSTOP)
+    began = time.monotonic()
+    servers.wait_for(lambda: time.monotonic() > began + 1.5, 60, "more than what was looked up counts for")
+    insert(p, topic, "k", "none", 9998)
     insert(p, topic, "k", "new", 5)
-    servers.wait_for(lambda: len(skipped(p)) > 1 or time.monotonic() > decided + 5, 60, "more than a short wait")
+    servers.wait_for(lambda: len(skipped(p)) > 2 or time.monotonic() > began + 7, 60, "more than a short wait")
+    pair.one.process.send_signal(signal.SIGCONT)
     pair.to_controller.set_mode("pass")
-    servers.wait_for(lambda: len(skipped(p)) > 1 or len(pair.read_all(topic)) == 2, 60, "the event of a new partition")
-    assert len(skipped(p)) == 1
+    servers.wait_for(lambda: len(skipped(p)) > 2 or len(pair.read_all(topic)) == 2, 60, "the event of a new partition")
+    assert len(skipped(p)) == 2
 
 
-def with_partitions(make_pipeline, kafka, wait):
+def with_partitions(make_pipeline, kafka, wait, **delivery):
     """Whose rows name a partition. The topic has one."""
     p = make_pipeline(on_kafka=kafka, create_topic=False, config={
         "outboxes": [{"table": "public.own", "preset": "debezium", "topic": "{aggregatetype}", "topics": {"allowed": ["*"]},
                       "columns": {"partition": "part"}}],
-        "delivery": {"on_undeliverable": "skip", "unknown_topic_wait": wait}})
+        "delivery": {"on_undeliverable": "skip", "unknown_topic_wait": wait, **delivery}})
     kafka.create_topic(p.name, 1)
     p.execute("CREATE TABLE public.own (id uuid PRIMARY KEY DEFAULT gen_random_uuid(), aggregatetype text, aggregateid text, type text,"
               " payload text, part int, seq bigserial)")
@@ -170,6 +176,19 @@ def test_rows_that_name_missing_partitions_hold_their_topic_once(make_pipeline, 
     insert_for(p, [9_999 + step * number for number in range(60)])
     p.wait_confirmed()
     assert p.walpost.status()["events"]["skipped"] == 60 and time.monotonic() - began < 12, "one wait of 2 s"
+
+
+# They fill what may be in flight many times.
+def test_rows_that_name_missing_partitions_let_another_topic_go_on(make_pipeline, kafka):
+    p = with_partitions(make_pipeline, kafka, "2s", in_flight_bytes_max="1MiB")
+    other = kafka.create_topic(p.name + "other", 1)
+    insert_for(p, [9_999])
+    p.wait_confirmed()
+    insert_for(p, [9_999] * 20_000)
+    began = time.monotonic()
+    p.execute("INSERT INTO public.own (aggregatetype, aggregateid, type, payload) VALUES (%s, 'k', 'T', 'x')", other)
+    servers.wait_for(lambda: kafka.read_all(other), 60, "the event behind them")
+    assert time.monotonic() - began < 4, "a part of a second"
 
 
 # A row that came before it has just been rejected for another partition.
