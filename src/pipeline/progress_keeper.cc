@@ -74,8 +74,10 @@ void ProgressKeeper::Tick(base::Lsn safe, std::uint64_t dead_letters, bool hurry
     return;
   }
   // Where the stream began counts as well: the first record stands before the first event.
-  const base::Lsn begun = remembered_ ? acknowledged_ : facts_->start_lsn;
-  const base::Lsn position = std::max(safe, begun);
+  const base::Lsn begun = remembered_ ? base::Lsn() : facts_->start_lsn;
+  // What Kafka has acknowledged to this process may be confirmed: no record of a later connection,
+  // which counts for more, says less.
+  const base::Lsn position = std::max({safe, begun, acknowledged_});
   const bool to_write = unwritten_ && phase_ == Phase::kNone;
   const bool asked_for = made_at_ && write_since_ && *made_at_ < *write_since_;
   const bool again = asked_for || (made_at_ && now.mono >= *made_at_ + kAgainAfter);

@@ -190,6 +190,19 @@ TEST_F(ProgressKeeperTest, RecordOfTheConnectionBeforeIsNotSentAgain) {
   }
 }
 
+// The first one, so that nothing was remembered before it.
+TEST_F(ProgressKeeperTest, RecordOfTheConnectionBeforeIsAcknowledgedThenTheNextOneSaysNoLess) {
+  keeper_.OnConnected(facts_);
+  keeper_.Tick(Lsn(200), 0, false, now_);
+  keeper_.OnAccepted();
+  keeper_.OnConnected(facts_);
+  keeper_.OnAcknowledged(now_.mono);
+  keeper_.Tick(Lsn(), 0, false, now_);
+  EXPECT_EQ(Waiting().end_lsn, Lsn(200));
+  Acknowledge();
+  EXPECT_EQ(keeper_.Confirmable(Lsn(300)), Lsn(200));
+}
+
 TEST_F(ProgressKeeperTest, RecordOfBeforeAnAdoptionDoesNotRememberIt) {
   keeper_.OnConnected(facts_);
   keeper_.Tick(Lsn(), 0, false, now_);
