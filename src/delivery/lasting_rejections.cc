@@ -121,9 +121,12 @@ void LastingRejections::OnLimit(std::string_view topic, FailureKind kind, std::i
 }
 
 bool LastingRejections::Waits(const Topic& topic, base::MonotonicTime now) {
-  return now < topic.counted_at + kKept &&
-         std::any_of(topic.entries.begin(), topic.entries.end(),
-                     [](const auto& each) { return each.second.time || each.second.again; });
+  const auto runs = [now](const std::optional<Time>& time) {
+    return time && now < time->counted_to + kTriedWithin;
+  };
+  return std::any_of(topic.entries.begin(), topic.entries.end(), [&](const auto& each) {
+    return runs(each.second.time) || runs(each.second.again);
+  });
 }
 
 LastingRejections::Topic* LastingRejections::Find(std::string_view name, base::MonotonicTime now) {

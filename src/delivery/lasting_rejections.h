@@ -42,6 +42,8 @@ class LastingRejections {
   static constexpr std::chrono::milliseconds kAtOnce{10'000};
   static constexpr std::chrono::milliseconds kWaitAgain{1'000};
   static constexpr std::chrono::milliseconds kKept{300'000};
+  // A record that is not tried for longer than this does not wait.
+  static constexpr std::chrono::milliseconds kTriedWithin{60'000};
   static constexpr std::size_t kTopicsMax = 10'000;
 
   explicit LastingRejections(std::chrono::milliseconds wait) : wait_(wait) {}

@@ -286,6 +286,7 @@ SubmitResult ProducerSession::WhyNotProduced(rd_kafka_resp_err_t error,
     case FailureKind::kRecordTooLarge:
       return TooLargeForProducer(record, *topic);
     case FailureKind::kTopicUnknown:
+      topic->ask_from = now_.mono + kAskAgainAfter;
       return LookUpFirst(topic);  // deleted meanwhile, or fewer partitions
     default:
       // Queue full is back-pressure; a fatal error also arrives as an event, which ends the

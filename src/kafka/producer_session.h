@@ -38,6 +38,7 @@ class ProducerSession {
  public:
   // A topic is not asked about again sooner, also when nobody answered.
   static constexpr std::chrono::milliseconds kAskAgainAfter{500};
+  static constexpr std::chrono::milliseconds kAskEachAfter{150};
   // The next record gets what was found. After this time the topic is asked about again.
   static constexpr std::chrono::milliseconds kAnswerKept{5'000};
   // A record is rejected by a topic's limits, or partitions, that were read no longer ago than

@@ -33,6 +33,9 @@ ProducerSession::TopicState* ProducerSession::StateOf(std::string_view name) {
 void ProducerSession::WantLookUp(TopicState* topic) {
   if (topic->phase != TopicState::Phase::kLookingUp) {
     topic->phase = TopicState::Phase::kLookingUp;
+    if (topic->partition_wanted) {
+      topic->ask_from = std::max(topic->ask_from, memory_->ask_each_from);
+    }
     (now_.mono < topic->ask_from ? to_look_up_soon_ : to_look_up_).push_back(topic->name);
     StartLookUps();
   }
@@ -121,6 +124,9 @@ void ProducerSession::FinishLookUps(const std::vector<TopicQuestion>& questions)
       topic->asked_below = found.received_below;
       topic->asked_each_broker =
           found.partitions_wanted == std::numeric_limits<std::int32_t>::max();
+      if (topic->asked_each_broker) {
+        memory_->ask_each_from = now_.mono + kAskEachAfter;
+      }
       topic->each_answered = found.each_answered;
       topic->partition_wanted = false;
       topic->answered_at = now_.mono;

@@ -50,6 +50,9 @@ struct TopicMemory {
   std::set<std::string>
       reported_unlimited;             // topics that the log has named as topics without a limit
   base::MonotonicTime describe_from;  // nobody answered before: asking again would only delay
+  // Each broker is asked with a client of its own, which connects anew: not for each row of a
+  // writer.
+  base::MonotonicTime ask_each_from;
   ProducerLimits limits;
   // By topic, limits under which it rejected a time that they allow: until others are read, they
   // say too little.

@@ -268,6 +268,24 @@ TEST_F(LastingRejectionsTest, MoreTopicsThanItRemembersThenThoseThatWaitAreKnown
   }
 }
 
+// A silent broker made them doubtful for a moment. Nobody waits for that time any more.
+TEST_F(LastingRejectionsTest, TimeThatNobodyWaitsForKeepsNoPlace) {
+  const delivery::Rejection doubtful{.kind = FailureKind::kPartitionUnknown, .doubtful = true};
+  const auto count_all = [&](const delivery::Rejection& rejection) {
+    for (std::size_t i = 0; i < LastingRejections::kTopicsMax; ++i) {
+      rejections_.Count("a" + std::to_string(i), rejection, kWait, now_);
+    }
+  };
+  count_all(doubtful);
+  for (int time = 0; time < 8; ++time) {
+    now_ += kWait;
+    count_all({FailureKind::kPartitionUnknown});
+  }
+  EXPECT_EQ(rejections_.Count("other", {FailureKind::kPartitionUnknown}, kWait, now_), kWait);
+  EXPECT_EQ(rejections_.Count("other", {FailureKind::kPartitionUnknown}, kWait, now_ + kWait),
+            milliseconds(0));
+}
+
 TEST_F(LastingRejectionsTest, MoreTopicsWaitThanItRemembersThenAllCountInTheEnd) {
   std::set<std::string> waiting;
   for (std::size_t i = 0; i < LastingRejections::kTopicsMax + 10; ++i) {
