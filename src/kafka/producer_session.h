@@ -36,8 +36,10 @@ namespace walpost::kafka {
 
 class ProducerSession {
  public:
-  // A topic is not asked about again sooner, also when nobody answered.
+  // A topic is not asked about again sooner when nobody answered, when brokers disagree, or while a
+  // rejection must last.
   static constexpr std::chrono::milliseconds kAskAgainAfter{500};
+  // No topic's partitions are asked about again sooner: each broker is asked.
   static constexpr std::chrono::milliseconds kAskEachAfter{150};
   // The next record gets what was found. After this time the topic is asked about again.
   static constexpr std::chrono::milliseconds kAnswerKept{5'000};
