@@ -109,8 +109,8 @@ class ModelPostgres {
   // As postgres::Connect: from when on its rows are events.
   base::Adoption BeginAdoption(const base::Progress& remembered, base::WallTime now);
 
-  // walpost has a connection: it has seen whether ids are given again.
-  void OnConnected() { held_below_ = 0; }
+  // walpost reads from it: Kafka remembers what of an adoption this server's log does not have.
+  void OnAccepted() { held_below_ = 0; }
 
   // What was decided is remembered.
   void FinishAdoption() { adoption_ = Adoption::kDone; }
@@ -235,8 +235,8 @@ class ModelPostgres {
   bool configured_ = true;
   bool prefix_configured_ = false;
   std::uint32_t adopted_at_xid_ = 0;
-  // Set back to before an adoption, it does not come that far again before walpost looks: nothing
-  // would show it.
+  // Set back to before an adoption, it does not come that far again before walpost has seen and
+  // remembered it: nothing would show it.
   std::uint32_t held_below_ = 0;
   std::uint32_t adopted_from_ = 0;        // the first id whose rows of the table are events
   std::vector<std::uint32_t> open_xids_;  // of transactions that began long ago

@@ -43,6 +43,9 @@ void Simulation::World() {
     server_.FinishAdoption();
     Trace("its adoption is remembered");
   }
+  if (connection_ && !connection_->cut && pipeline_->connected() && !pipeline_->adopting()) {
+    server_.OnAccepted();
+  }
   Operator();
   if (!healed_) {
     ServerFaults();
@@ -278,7 +281,6 @@ void Simulation::FinishConnecting() {
   const std::optional<base::Progress>& progress = facts.progress;
   const base::Lsn remembered = progress ? progress->FirstKnown() : base::Lsn();
   facts.start_lsn = std::max({attempt.start, facts.confirmed_flush_lsn, remembered});
-  server_.OnConnected();
   connection_.emplace();
   connection_->walsender = std::make_unique<Walsender>(&server_, facts.start_lsn, &random_);
   const bool comes_again = facts.start_lsn == std::max(attempt.start, remembered);
