@@ -1,5 +1,6 @@
 """The manifests of docs/kubernetes against what they are made from and what they must agree with."""
 
+import fnmatch
 import configparser
 import re
 import sys
@@ -91,3 +92,13 @@ def test_the_image_has_the_version_of_the_project():
 def test_beside_a_root_that_is_read_only_there_is_a_place_for_what_verbs_sort():
     for name, place in (("docs/kubernetes/deployment.yaml", "mountPath: /tmp}"), ("docker/compose.yaml", "tmpfs: [/tmp]")):
         assert re.search(r"readOnlyRootFilesystem: true|read_only: true", text(name)) and place in text(name), name
+
+
+def test_the_image_is_built_with_every_file_that_bootstrap_reads():
+    copied = [name for line in re.findall(r"^COPY (.+) \S+$", text("docker/Dockerfile"), re.M) for name in line.split()]
+    kept = [line[1:] for line in text(".dockerignore").splitlines() if line.startswith("!")]
+    read = re.findall(r"^\. (\S+)$", text("scripts/bootstrap"), re.M)
+    assert read
+    for name in ["scripts/bootstrap", *read]:
+        for patterns in (copied, kept):
+            assert any(fnmatch.fnmatch(name, pattern) for pattern in patterns), f"{name}: {patterns}"
