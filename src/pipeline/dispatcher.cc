@@ -72,19 +72,19 @@ void Dispatcher::Pump() {
   if (!open()) {
     return;
   }
-  // First, so that they have their turn one at a time too.
-  SubmitOwn(now_);
-  SubmitTracked();
+  // What came before a halt is still delivered, by a new session if need be.
+  const delivery::Sequence end = halt_at_ ? halt_at_->sequence : tracker_->next_sequence();
+  // What waited for its topic goes first: a record that is sent again may have it looked up again.
+  const bool goes_on = SubmitHeld(end);
+  SubmitOwn(now_);  // before the line, so that they have their turn one at a time too
+  if (goes_on) {
+    SubmitLine(end);
+  }
   stages_.OnSubmitted(cursor_, tracker_->next_sequence(), now_);
 }
 
-void Dispatcher::SubmitTracked() {
-  // What came before a halt is still delivered, by a new session if need be.
-  const delivery::Sequence end = halt_at_ ? halt_at_->sequence : tracker_->next_sequence();
-  if (!topics_.empty() && !SubmitHeld(end)) {
-    return;
-  }
-  while (cursor_ < end) {
+void Dispatcher::SubmitLine(delivery::Sequence end) {
+  for (; cursor_ < end; ++cursor_) {
     cursor_ = std::max(cursor_, tracker_->oldest_unsettled());
     if (cursor_ >= end || dead_letters_->Crowded(cursor_)) {
       return;
@@ -103,7 +103,6 @@ void Dispatcher::SubmitTracked() {
     } else if (fate != Fate::kGone) {
       return;
     }
-    ++cursor_;
   }
 }
 

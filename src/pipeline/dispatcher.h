@@ -142,7 +142,7 @@ class Dispatcher : private delivery::SinkListener {
 
   delivery::SubmitResult Submit(const envelope::Record& record, delivery::Sequence sequence);
 
-  void SubmitTracked();
+  void SubmitLine(delivery::Sequence end);
   bool SubmitHeld(delivery::Sequence end);
   Fate Offer(delivery::Sequence sequence);
 

@@ -137,6 +137,10 @@ SubmitResult FakeSink::Submit(const envelope::Record& record, Sequence sequence)
   if (SubmitResult topic = FindTopic(record); topic.outcome != SubmitResult::Outcome::kAccepted) {
     return topic;
   }
+  if (sequence >= delivery::kFirstOwnSequence && record.topic == looked_up_for_own_) {
+    SetPending(looked_up_for_own_, true);
+    return SubmitResult{SubmitResult::Outcome::kTopicPending, {}};
+  }
   Submission submission{sequence,           std::string(record.topic), Copy(record.key),
                         Copy(record.value), PartitionOf(record),       {}};
   for (const envelope::RecordHeader& header : record.headers) {
@@ -149,6 +153,7 @@ SubmitResult FakeSink::Submit(const envelope::Record& record, Sequence sequence)
 
 void FakeSink::Poll(base::Now /*now*/, delivery::SinkListener* listener) {
   const bool was_closing = closing_;
+  SetPending(looked_up_for_own_, false);
   while (!commands_.empty()) {
     Command command = std::move(commands_.front());
     commands_.pop_front();

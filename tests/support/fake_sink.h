@@ -78,6 +78,10 @@ class FakeSink final : public delivery::Sink {
   // The topic is being looked up; it is answered in the Poll after it no longer is.
   void SetPending(const std::string& topic, bool pending);
 
+  // A record that does not come with the stream has the topic looked up, each time: until the next
+  // Poll.
+  void LookUpForOwn(const std::string& topic) { looked_up_for_own_ = topic; }
+
   // --- Commands: how a session ends ---
   // OnClosed does not come while held.
   void HoldClose(bool hold) { hold_close_ = hold; }
@@ -151,6 +155,7 @@ class FakeSink final : public delivery::Sink {
   std::map<std::string, int> rejections_of_topic_;
   std::set<std::string, std::less<>> pending_topics_;
   std::vector<std::string> answered_topics_;
+  std::string looked_up_for_own_;
   std::optional<base::MonotonicTime> deadline_;
   std::size_t capacity_ = static_cast<std::size_t>(-1);
   bool open_ = false;

@@ -57,6 +57,19 @@ TEST_F(StalledReleaseTest, WithoutAConnectionForLongItIsSuspendedUntilTheNextOne
   EXPECT_EQ(pipeline().parked_keys(), 0U);
 }
 
+// As when it names a partition that is not there, which must last.
+TEST_F(StalledReleaseTest, RecordThatHasItsTopicLookedUpEachTimeLetsEventsOfTheTopicGoOn) {
+  Connect();
+  ParkA(100, {"a1"});
+  sink_.LookUpForOwn("orders");
+  RetryA();
+  Look();
+  Transaction(200, {"b1"});
+  Run();
+  EXPECT_THAT(Visible('b'), ElementsAre("b1"));
+  EXPECT_THAT(Visible('a'), IsEmpty()) << "it waits still";
+}
+
 // Before it is read, the rows are awaited that earlier events of the topic may become.
 TEST_F(StalledReleaseTest, RetryThatIsTakenBackBeforeItBeginsSendsNothing) {
   Connect();
