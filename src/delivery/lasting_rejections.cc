@@ -14,6 +14,12 @@ namespace {
 // In steps, so that a writer who makes each record a little smaller waits a few times only.
 bool NeedsMuchLess(std::size_t need, std::size_t than) { return need < than - than / 4; }
 
+// Whether what was said before speaks of this record, too.
+template <typename Said>
+bool IsLike(const Rejection& rejection, const Said& before) {
+  return !NeedsMuchLess(rejection.need, before.need) && !rejection.IsTakenOnlyBy(before.limit);
+}
+
 // How much a record needs of what rejections of the kind are about; 0 = nothing.
 std::size_t NeedOf(FailureKind kind, const envelope::Record& record) {
   switch (kind) {
@@ -34,15 +40,15 @@ milliseconds LastingRejections::Count(std::string_view topic, const Rejection& r
   if (found == nullptr) {
     return wait_;
   }
-  Entry& entry = found->entries[{rejection.kind, rejection.doubtful}];
+  Entry& entry = found->entries[{rejection.kind, rejection.IsDoubtful()}];
   if (rejection.limit > entry.limit) {
     entry = {rejection.limit, {}, {}, {}};
   }
-  const bool sooner = entry.lasted && !NeedsMuchLess(rejection.need, entry.lasted->need) &&
+  const bool sooner = entry.lasted && IsLike(rejection, *entry.lasted) &&
                       !IsOld(rejection.kind, *entry.lasted, now);
   std::optional<Time>& time = sooner ? entry.again : entry.time;
-  if (!time || now >= time->counted_to + kKept || NeedsMuchLess(rejection.need, time->need)) {
-    time = {rejection.need, milliseconds(0), now};
+  if (!time || now >= time->counted_to + kKept || !IsLike(rejection, *time)) {
+    time = {rejection.limit, rejection.need, milliseconds(0), now};
   }
   time->passed +=
       std::min(std::chrono::duration_cast<milliseconds>(now - time->counted_to), counted_max);
@@ -51,18 +57,18 @@ milliseconds LastingRejections::Count(std::string_view topic, const Rejection& r
   if (time->passed < wait) {
     return wait - time->passed;
   }
-  entry.lasted = {sooner ? entry.lasted->need : time->need, now};
+  entry.lasted = {rejection.limit, sooner ? entry.lasted->need : time->need, now};
   time.reset();
   return milliseconds(0);
 }
 
 milliseconds LastingRejections::Count(const envelope::Record& record, const Failure& failure,
                                       milliseconds counted_max, base::MonotonicTime now) {
-  return failure.must_last
-             ? Count(record.topic,
-                     {failure.kind, failure.limit, NeedOf(failure.kind, record), failure.doubtful},
-                     counted_max, now)
-             : milliseconds(0);
+  return failure.must_last ? Count(record.topic,
+                                   {failure.kind, failure.limit, failure.limit_wanted,
+                                    NeedOf(failure.kind, record)},
+                                   counted_max, now)
+                           : milliseconds(0);
 }
 
 milliseconds LastingRejections::WaitAgain(const Lasted& lasted, base::MonotonicTime now) const {
@@ -117,6 +123,12 @@ void LastingRejections::OnLimit(std::string_view topic, FailureKind kind, std::i
     std::erase_if(found->second.entries, [&](const auto& each) {
       return each.first.first == kind && limit > each.second.limit;
     });
+  }
+}
+
+void LastingRejections::ForgetTopic(std::string_view topic) {
+  if (const auto found = topics_.find(topic); found != topics_.end()) {
+    topics_.erase(found);
   }
 }
 

@@ -4,8 +4,8 @@
 //   not hold a topic for that while again and again, nor shorten it for a record that is taken.
 // How: a rejection has a kind, the limit that was read last, and how much of it the record needs.
 //   Where the limit is a larger one, the time begins anew. Once it has lasted, the next one of the
-//   topic and kind counts at once, or soon, for minutes: if the limit is still the same, and the
-//   record does not need much less. A doubtful rejection has times of its own.
+//   topic and kind counts at once, or soon, for minutes: if the limit of then would not take the
+//   record, and it does not need much less. A doubtful rejection has times of its own.
 // Thread: a value; pure.
 // Units/limits: two entries for each topic and kind, of kTopicsMax topics. Where so many wait, one
 //   more waits until one of them has its answer.
@@ -30,9 +30,17 @@ struct Rejection {
   FailureKind kind = FailureKind::kNone;
   // Of the topic, as it was read last; a larger one takes more. 0 = never read, or there is none.
   std::int64_t limit = 0;
-  std::size_t need = 1;  // of the record; 1 where there is no more or less
-  // What was read takes the record, or not all brokers have answered.
-  bool doubtful = false;
+  std::int64_t limit_wanted = 0;  // the smallest that takes the record; 0 = not known
+  std::size_t need = 1;           // of the record; 1 where there is no more or less
+  bool silent = false;            // not all brokers have answered
+
+  bool IsTakenBy(std::int64_t other) const { return limit_wanted != 0 && limit_wanted <= other; }
+
+  // Whoever rejects it may be behind.
+  bool IsDoubtful() const { return silent || IsTakenBy(limit); }
+
+  // A limit of before took it, and the one of now does not: what was said then says nothing.
+  bool IsTakenOnlyBy(std::int64_t before) const { return IsTakenBy(before) && !IsTakenBy(limit); }
 };
 
 class LastingRejections {
@@ -72,15 +80,20 @@ class LastingRejections {
 
   void Forget() { topics_.clear(); }
 
+  // It was made anew: nothing that was said of it counts.
+  void ForgetTopic(std::string_view topic);
+
  private:
   // From the first one of the same limit to the one that counts.
   struct Time {
+    std::int64_t limit = 0;
     std::size_t need = 1;
     std::chrono::milliseconds passed{0};
     base::MonotonicTime counted_to;
   };
 
   struct Lasted {
+    std::int64_t limit = 0;
     std::size_t need = 1;
     base::MonotonicTime at;  // the last one that counted
   };

@@ -61,8 +61,7 @@ struct Failure {
   // With must_last: the topic's limit that the record may have exceeded, as it was read last; a
   // larger one takes more. 0 = never read, or there is none.
   std::int64_t limit = 0;
-  // What was read last takes the record: whoever rejects it may be behind.
-  bool doubtful = false;
+  std::int64_t limit_wanted = 0;  // the smallest that takes the record; 0 = not known
 
   // An answer that must last is, once it has lasted.
   bool IsAboutTheRecord() const { return IsAboutARecord(kind); }

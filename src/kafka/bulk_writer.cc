@@ -195,7 +195,7 @@ absl::StatusOr<BulkWriter::Answer> BulkWriter::CheckForLong(const envelope::Reco
                                                          : LimitOf(answer.kind, target->limits);
   };
   while (!answer.status.ok() && target->takes_nothing.empty() && may_pass) {
-    const delivery::Rejection before{answer.kind, limit()};
+    const delivery::Rejection before{answer.kind, limit(), LimitWantedBy(record, answer.kind)};
     may_pass = MayPass(by_look_ups_.Count(record.topic, before, kLookKept, steady_clock::now()));
     if (!may_pass && steady_clock::now() < target->looked_at + kLookKept) {
       break;
@@ -378,7 +378,7 @@ absl::Status BulkWriter::WriteOne(const rd_kafka_message_t& message) {
     }
     const delivery::Failure failure{answer.kind, "", MayBeBehind(answer.kind, record),
                                     LimitOf(answer.kind, target.limits),
-                                    Fits(answer.kind, record, target.limits)};
+                                    LimitWantedBy(record, answer.kind)};
     if (MayPass(by_brokers_.Count(record, failure, kLookKept, steady_clock::now()))) {
       poll(nullptr, 0, static_cast<int>(kTryAgainAfter.count()));
       waited_ += steady_clock::now() - began;

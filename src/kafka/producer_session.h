@@ -39,8 +39,11 @@ class ProducerSession {
   // A topic is not asked about again sooner when nobody answered, when brokers disagree, or while a
   // rejection must last.
   static constexpr std::chrono::milliseconds kAskAgainAfter{500};
-  // No topic's partitions are asked about again sooner: each broker is asked.
+  // After a look-up that asked each broker, which connects anew, the next one begins no sooner.
   static constexpr std::chrono::milliseconds kAskEachAfter{150};
+  // A broker that did not answer a look-up is not waited for again so long, or for a moment only.
+  static constexpr std::chrono::milliseconds kSilentKept{10'000};
+  static constexpr std::chrono::milliseconds kSilentBrokerFor{100};
   // The next record gets what was found. After this time the topic is asked about again.
   static constexpr std::chrono::milliseconds kAnswerKept{5'000};
   // A record is rejected by a topic's limits, or partitions, that were read no longer ago than
@@ -62,7 +65,7 @@ class ProducerSession {
   static constexpr std::size_t kQuestions = 16;
   // When so many were unknown or not permitted, many are asked about together first.
   static constexpr std::size_t kRejectedMany = 100;
-  static constexpr std::size_t kQuestionsTogether = 100;
+  static constexpr std::size_t kQuestionsTogether = 1'000;
   // After a topic's configuration was asked for in vain, no other is asked for so long.
   static constexpr std::chrono::milliseconds kDescribeAgainAfter{60'000};
   // A producer that is outgrown waits so long for a report: one of its partitions may be stuck.
@@ -148,7 +151,7 @@ class ProducerSession {
   delivery::SubmitResult ReportRejection(TopicState* topic);
   static delivery::SubmitResult AwaitReport(TopicState* topic);
   void StartLookUps();
-  void FinishLookUps(const std::vector<TopicQuestion>& questions);
+  void FinishLookUps(const TopicQuestions& questions);
   // Whether it is known now what the topic is.
   bool TakeAnswer(const TopicQuestion& found, TopicState* topic);
   bool TakeRejection(const TopicQuestion& found, TopicState* topic);

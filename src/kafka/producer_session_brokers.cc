@@ -183,7 +183,7 @@ void ProducerSession::HoldRejection(delivery::Sequence sequence, delivery::Failu
   // By those that were read last, also where nobody has answered since.
   if (const auto read = memory_->read_limits.find(topic.name); read != memory_->read_limits.end()) {
     failure.limit = LimitOf(failure.kind, read->second);
-    failure.doubtful = Fits(failure.kind, record, read->second);
+    failure.limit_wanted = LimitWantedBy(record, failure.kind);
   }
   failed_ = true;
   ++outstanding_;

@@ -33,9 +33,6 @@ ProducerSession::TopicState* ProducerSession::StateOf(std::string_view name) {
 void ProducerSession::WantLookUp(TopicState* topic) {
   if (topic->phase != TopicState::Phase::kLookingUp) {
     topic->phase = TopicState::Phase::kLookingUp;
-    if (topic->partition_wanted) {
-      topic->ask_from = std::max(topic->ask_from, memory_->ask_each_from);
-    }
     (now_.mono < topic->ask_from ? to_look_up_soon_ : to_look_up_).push_back(topic->name);
     StartLookUps();
   }
@@ -77,15 +74,19 @@ void ProducerSession::StartLookUps() {
     to_look_up_.push_back(std::move(to_look_up_soon_.front()));
     to_look_up_soon_.pop_front();
   }
-  if (looking_up_ || to_look_up_.empty()) {
+  if (looking_up_ || to_look_up_.empty() || now_.mono < memory_->look_up_from) {
     return;
   }
   looking_up_ = true;
   const bool together = rejected_topics_ >= kRejectedMany;
   // Shared by the two halves of the job.
-  auto questions = std::make_shared<std::vector<TopicQuestion>>();
-  while (!to_look_up_.empty() && questions->size() < (together ? kQuestionsTogether : kQuestions)) {
-    TopicQuestion& question = questions->emplace_back();
+  auto questions = std::make_shared<TopicQuestions>();
+  if (now_.mono < memory_->silent_until) {
+    questions->next_broker_for = kSilentBrokerFor;
+  }
+  while (!to_look_up_.empty() &&
+         questions->each.size() < (together ? kQuestionsTogether : kQuestions)) {
+    TopicQuestion& question = questions->each.emplace_back();
     question.name = std::move(to_look_up_.front());
     TopicState* topic = topics_.at(question.name).get();
     question.opaque = topic;
@@ -113,9 +114,15 @@ void ProducerSession::StartLookUps() {
       });
 }
 
-void ProducerSession::FinishLookUps(const std::vector<TopicQuestion>& questions) {
+void ProducerSession::FinishLookUps(const TopicQuestions& questions) {
   looking_up_ = false;
-  for (const TopicQuestion& found : questions) {
+  if (questions.answered != Answered::kNotAsked) {
+    memory_->look_up_from = now_.mono + kAskEachAfter;
+  }
+  if (questions.answered == Answered::kSome && questions.next_broker_for > kSilentBrokerFor) {
+    memory_->silent_until = now_.mono + kSilentKept;
+  }
+  for (const TopicQuestion& found : questions.each) {
     TopicState* topic = topics_.at(found.name).get();
     topic->kept = topic->kept || found.producer_asked;
     if (!found.asked) {
@@ -124,10 +131,7 @@ void ProducerSession::FinishLookUps(const std::vector<TopicQuestion>& questions)
       topic->asked_below = found.received_below;
       topic->asked_each_broker =
           found.partitions_wanted == std::numeric_limits<std::int32_t>::max();
-      if (topic->asked_each_broker) {
-        memory_->ask_each_from = now_.mono + kAskEachAfter;
-      }
-      topic->each_answered = found.each_answered;
+      topic->each_answered = questions.answered == Answered::kEach;
       topic->partition_wanted = false;
       topic->answered_at = now_.mono;
       answered_.push_back(topic->name);
@@ -250,7 +254,7 @@ std::optional<SubmitResult> ProducerSession::CheckLimits(const envelope::Record&
     return DateNeedsLimits(record, *topic) ? std::optional(LookUpFirst(topic)) : std::nullopt;
   }
   const FailureKind kind = lacks_key ? FailureKind::kRecordInvalid : FailureKind::kRecordTooLarge;
-  if (!HasLasted({kind, LimitOf(kind, limits)}, sequence, topic)) {
+  if (!HasLasted({kind, LimitOf(kind, limits), LimitWantedBy(record, kind)}, sequence, topic)) {
     return LookUpFirst(topic);  // they may have been changed meanwhile
   }
   if (lacks_key) {
@@ -272,7 +276,8 @@ SubmitResult ProducerSession::OnMissingPartition(std::int32_t partition,
                                                  delivery::Sequence sequence, TopicState* topic) {
   const delivery::Rejection rejection{.kind = FailureKind::kPartitionUnknown,
                                       .limit = static_cast<std::int64_t>(topic->partition_count),
-                                      .doubtful = !topic->each_answered};
+                                      .limit_wanted = std::int64_t{partition} + 1,
+                                      .silent = !topic->each_answered};
   if (!topic->asked_each_broker || !HasLasted(rejection, sequence, topic)) {
     topic->partition_wanted = true;
     return LookUpFirst(topic);  // they may have been added meanwhile
@@ -305,6 +310,7 @@ void ProducerSession::OnMadeAnew(TopicState* topic) {
       known != memory_->partitions.end()) {
     known->second.made_anew = true;
   }
+  memory_->rejections.ForgetTopic(topic->name);
   CloseGates(topic);
 }
 

@@ -261,15 +261,16 @@ std::int64_t LimitOf(delivery::FailureKind rejection, const TopicLimits& limits)
   }
 }
 
-bool Fits(delivery::FailureKind rejection, const envelope::Record& record,
-          const TopicLimits& limits) {
+std::int64_t LimitWantedBy(const envelope::Record& record, delivery::FailureKind rejection) {
   switch (rejection) {
     case delivery::FailureKind::kRecordTooLarge:
-      return limits.message_bytes_max && BatchBytesOf(record) <= LimitOf(rejection, limits);
+      return BatchBytesOf(record);
     case delivery::FailureKind::kRecordInvalid:
-      return limits.has_cleanup_policy && !limits.compacts;
+      return record.key ? 1 : 2;
+    case delivery::FailureKind::kPartitionUnknown:
+      return record.partition + 1;
     default:
-      return false;
+      return 0;
   }
 }
 

@@ -101,10 +101,9 @@ std::optional<bool> IsTooLarge(const envelope::Record& record, const TopicLimits
 // or nothing.
 std::int64_t LimitOf(delivery::FailureKind rejection, const TopicLimits& limits);
 
-// Whether the record should be taken, by these limits. A record that fits may still grow: a broker
-// that packs it anew looks at the size once more.
-bool Fits(delivery::FailureKind rejection, const envelope::Record& record,
-          const TopicLimits& limits);
+// The smallest of these that takes the record; 0 = not known. A record that such a limit takes may
+// still grow: a broker that packs it anew looks at the size once more.
+std::int64_t LimitWantedBy(const envelope::Record& record, delivery::FailureKind rejection);
 
 // Whether a leader that rejects a record for that may be behind: it learns of a change later than
 // others.

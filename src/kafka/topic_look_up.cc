@@ -102,10 +102,6 @@ using delivery::FailureKind;
 
 constexpr std::size_t kNamesTogether = 1'000;
 constexpr int kNamesAgainAfterMs = 500;
-// For another broker to answer, which may be the only one that knows a topic or a right, and not
-// the nearest: a new connection takes some round trips. It costs nothing while all brokers that are
-// listed answer, since then nobody is waited for.
-constexpr std::chrono::milliseconds kNextBrokerForLookUp{1'000};
 // For an answer that decides about an event. A broker that is busy gets more time than where
 // another answer will do.
 constexpr std::chrono::milliseconds kNextBrokerForDecision{3'000};
@@ -137,14 +133,12 @@ void AskAboutTopic(rd_kafka_t* producer, bool describe, TopicQuestion* question)
 
 using OnTopic = std::function<void(const rd_kafka_metadata_topic_t& topic)>;
 
-// About all of them, with a client of its own: what each broker says. Returns whether each one
-// answered.
-bool AskEachBroker(const KafkaOptions& options, const std::vector<std::string>& names,
-                   const OnTopic& on_topic,
-                   std::chrono::milliseconds next_broker_for = kNextBrokerForLookUp) {
+// About all of them, with a client of its own: what each broker says.
+Answered AskEachBroker(const KafkaOptions& options, const std::vector<std::string>& names,
+                       const OnTopic& on_topic, std::chrono::milliseconds next_broker_for) {
   const absl::StatusOr<Producer> client = MakeClient(options, RD_KAFKA_PRODUCER);
   if (!client.ok()) {
-    return false;  // the producer's own requests will show it
+    return Answered::kNone;  // the producer's own requests will show it
   }
   // Without their own handles the request would not be about them.
   std::vector<Topic> handles;
@@ -158,7 +152,7 @@ bool AskEachBroker(const KafkaOptions& options, const std::vector<std::string>& 
     if (rd_kafka_metadata(client->get(), 0, nullptr, &raw,
                           std::max(1, static_cast<int>(TimeLeft(until).count()))) !=
         RD_KAFKA_RESP_ERR_NO_ERROR) {
-      return false;
+      return brokers.answered.empty() ? Answered::kNone : Answered::kSome;
     }
     const Metadata metadata(raw);
     const std::size_t answered = brokers.answered.size();
@@ -171,20 +165,19 @@ bool AskEachBroker(const KafkaOptions& options, const std::vector<std::string>& 
     }
     rd_kafka_poll(client->get(), 1);
   } while (!brokers.all_answered() && steady_clock::now() < until);
-  return brokers.all_answered();
+  return brokers.all_answered() ? Answered::kEach : Answered::kSome;
 }
 
-// What Kafka says of each: a topic that some broker knows is there. Returns whether each broker
-// answered.
-bool AskTogether(const KafkaOptions& options, std::vector<TopicQuestion>* questions) {
+// What Kafka says of each: a topic that some broker knows is there.
+void AskTogether(const KafkaOptions& options, TopicQuestions* questions) {
   std::vector<std::string> names;
   std::map<std::string_view, TopicQuestion*> by_name;
-  for (TopicQuestion& question : *questions) {
+  for (TopicQuestion& question : questions->each) {
     names.push_back(question.name);
     by_name.emplace(question.name, &question);
   }
   std::set<std::string_view> answered;
-  return AskEachBroker(options, names, [&](const rd_kafka_metadata_topic_t& topic) {
+  const auto on_topic = [&](const rd_kafka_metadata_topic_t& topic) {
     const auto found = by_name.find(topic.topic);
     if (found == by_name.end()) {
       return;
@@ -194,33 +187,35 @@ bool AskTogether(const KafkaOptions& options, std::vector<TopicQuestion>* questi
     if (answered.insert(found->first).second || topic.err == RD_KAFKA_RESP_ERR_NO_ERROR) {
       question.topic_error = topic.err;
     }
-  });
+  };
+  questions->answered = std::min(
+      questions->answered, AskEachBroker(options, names, on_topic, questions->next_broker_for));
 }
 
 // Of those that are not there, may not be described, or have fewer partitions than before, by what
 // one broker says.
-void FindDisputed(const KafkaOptions& options, std::vector<TopicQuestion>* questions) {
-  std::vector<TopicQuestion> again;
+void FindDisputed(const KafkaOptions& options, TopicQuestions* questions) {
+  TopicQuestions again{.each = {}, .next_broker_for = questions->next_broker_for};
   std::vector<TopicQuestion*> doubtful;
-  for (TopicQuestion& question : *questions) {
+  for (TopicQuestion& question : questions->each) {
     const FailureKind answer = Classify(question.topic_error);
     const bool rejected =
         answer == FailureKind::kTopicUnknown || answer == FailureKind::kTopicNotAuthorized;
     const bool fewer = question.partitions > 0 && question.partitions < question.partitions_wanted;
     if (question.producer_asked && (rejected || fewer)) {
       doubtful.push_back(&question);
-      again.emplace_back().name = question.name;
+      again.each.emplace_back().name = question.name;
     }
   }
-  if (again.empty()) {
+  if (again.each.empty()) {
     return;
   }
-  const bool each_answered = AskTogether(options, &again);
-  for (std::size_t i = 0; i < again.size(); ++i) {
-    doubtful[i]->disputed = again[i].topic_error == RD_KAFKA_RESP_ERR_NO_ERROR &&
-                            again[i].partitions > doubtful[i]->partitions;
-    doubtful[i]->each_answered = each_answered;
+  AskTogether(options, &again);
+  for (std::size_t i = 0; i < again.each.size(); ++i) {
+    doubtful[i]->disputed = again.each[i].topic_error == RD_KAFKA_RESP_ERR_NO_ERROR &&
+                            again.each[i].partitions > doubtful[i]->partitions;
   }
+  questions->answered = std::min(questions->answered, again.answered);
 }
 
 // A leader than `known` has; one that is not there is none.
@@ -236,9 +231,9 @@ bool NamesAnother(const std::vector<std::int32_t>& named, const std::vector<std:
 }  // namespace
 
 void AskAboutTopics(const KafkaOptions& options, rd_kafka_t* producer, bool describe,
-                    std::vector<TopicQuestion>* questions) {
+                    TopicQuestions* questions) {
   const auto until = steady_clock::now() + kJobFor;
-  for (TopicQuestion& question : *questions) {
+  for (TopicQuestion& question : questions->each) {
     if (question.asked) {
       continue;
     }
@@ -257,13 +252,16 @@ bool LeadersMoved(const KafkaOptions& options,
     names.push_back(name);
   }
   bool moved = false;
-  AskEachBroker(options, names, [&](const rd_kafka_metadata_topic_t& topic) {
-    const auto found = leaders.find(topic.topic);
-    if (found == leaders.end() || topic.err != RD_KAFKA_RESP_ERR_NO_ERROR) {
-      return;
-    }
-    moved = moved || NamesAnother(LeadersOf(topic), found->second);
-  });
+  AskEachBroker(
+      options, names,
+      [&](const rd_kafka_metadata_topic_t& topic) {
+        const auto found = leaders.find(topic.topic);
+        if (found == leaders.end() || topic.err != RD_KAFKA_RESP_ERR_NO_ERROR) {
+          return;
+        }
+        moved = moved || NamesAnother(LeadersOf(topic), found->second);
+      },
+      kNextBrokerForLookUp);
   return moved;
 }
 
@@ -296,9 +294,9 @@ Leadership AskWhoLeads(const KafkaOptions& options, const std::string& topic,
   return agreed && !unsaid ? Leadership::kAgreed : Leadership::kUnsaid;
 }
 
-void AskWhichTopicsAreRejected(const KafkaOptions& options, std::vector<TopicQuestion>* questions) {
+void AskWhichTopicsAreRejected(const KafkaOptions& options, TopicQuestions* questions) {
   AskTogether(options, questions);
-  for (TopicQuestion& question : *questions) {
+  for (TopicQuestion& question : questions->each) {
     const FailureKind answer = Classify(question.topic_error);
     question.asked =
         answer == FailureKind::kTopicUnknown || answer == FailureKind::kTopicNotAuthorized;
@@ -315,12 +313,12 @@ UnseenTopics FindUnseenTopics(const KafkaOptions& options, std::vector<std::stri
     const auto asked_after = steady_clock::now() - began;
     std::vector<std::string> again;
     for (std::size_t first = 0; first < names.size(); first += kNamesTogether) {
-      std::vector<TopicQuestion> questions;
+      TopicQuestions questions;
       for (std::size_t i = first; i < std::min(first + kNamesTogether, names.size()); ++i) {
-        questions.emplace_back().name = names[i];
+        questions.each.emplace_back().name = names[i];
       }
       AskTogether(options, &questions);
-      for (const TopicQuestion& question : questions) {
+      for (const TopicQuestion& question : questions.each) {
         const FailureKind answer = Classify(question.topic_error);
         const bool unknown = answer == FailureKind::kTopicUnknown;
         unseen.erase(question.name);

@@ -52,7 +52,9 @@ struct TopicMemory {
   base::MonotonicTime describe_from;  // nobody answered before: asking again would only delay
   // Each broker is asked with a client of its own, which connects anew: not for each row of a
   // writer.
-  base::MonotonicTime ask_each_from;
+  base::MonotonicTime look_up_from;
+  // A broker did not answer: until then look-ups do not wait for it once more.
+  base::MonotonicTime silent_until;
   ProducerLimits limits;
   // By topic, limits under which it rejected a time that they allow: until others are read, they
   // say too little.
@@ -111,16 +113,30 @@ struct TopicQuestion {
   // It is said not to be there, not to be ours to describe, or to have fewer partitions than are
   // wanted, and another broker says otherwise.
   bool disputed = false;
-  bool each_answered = false;         // when each broker was asked
   std::vector<std::int32_t> leaders;  // of the partitions; -1 = none
   absl::StatusOr<TopicLimits> limits = absl::UnavailableError("Kafka did not answer before");
 };
 
+// For another broker to answer, which may be the only one that knows a topic or a right, and not
+// the nearest: a new connection takes some round trips. It costs nothing while all brokers that are
+// listed answer, since then nobody is waited for.
+constexpr std::chrono::milliseconds kNextBrokerForLookUp{1'000};
+
+// Of the brokers, when each one was asked.
+enum class Answered : std::uint8_t { kNone, kSome, kEach, kNotAsked };
+
+// One look-up.
+struct TopicQuestions {
+  std::vector<TopicQuestion> each;
+  std::chrono::milliseconds next_broker_for = kNextBrokerForLookUp;
+  Answered answered = Answered::kNotAsked;
+};
+
 // One after the other, so that the producer knows them too. With their limits if `describe`. What
 // looks wrong is asked of each broker, with a client of its own: of each that is listed by those
-// that answer, until none has for a second.
+// that answer, until none has for `next_broker_for`.
 void AskAboutTopics(const KafkaOptions& options, rd_kafka_t* producer, bool describe,
-                    std::vector<TopicQuestion>* questions);
+                    TopicQuestions* questions);
 
 // Whether some broker names another leader of a partition than `leaders`, by topic.
 bool LeadersMoved(const KafkaOptions& options,
@@ -145,7 +161,7 @@ Leadership AskWhoLeads(const KafkaOptions& options, const std::string& topic,
 
 // All at once, with a client of its own: who asks keeps each topic for ever. Answers those that do
 // not exist or may not be described; the rest stay open.
-void AskWhichTopicsAreRejected(const KafkaOptions& options, std::vector<TopicQuestion>* questions);
+void AskWhichTopicsAreRejected(const KafkaOptions& options, TopicQuestions* questions);
 
 // Why a topic is not seen.
 enum class Unseen : std::uint8_t {

@@ -476,17 +476,18 @@ TEST(TopicLookUp, ClientThatEndsWithTheQuestionShowsWhichTopicsDoNotExist) {
            : i % 2 == 0 ? RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART
                         : RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED;
   };
-  std::vector<kafka::TopicQuestion> questions(301);
-  for (std::size_t i = 0; i < questions.size(); ++i) {
-    questions[i].name = i == 150 ? "good" : "missing-" + std::to_string(i);
+  kafka::TopicQuestions questions;
+  questions.each.resize(301);
+  for (std::size_t i = 0; i < questions.each.size(); ++i) {
+    questions.each[i].name = i == 150 ? "good" : "missing-" + std::to_string(i);
     if (i != 150) {
-      mock.FailTopic(questions[i].name, error_of(i));
+      mock.FailTopic(questions.each[i].name, error_of(i));
     }
   }
-  std::vector<kafka::TopicQuestion> again = questions;
+  kafka::TopicQuestions again = questions;
   kafka::AskWhichTopicsAreRejected(options, &questions);
-  for (std::size_t i = 0; i < questions.size(); ++i) {
-    const kafka::TopicQuestion& question = questions[i];
+  for (std::size_t i = 0; i < questions.each.size(); ++i) {
+    const kafka::TopicQuestion& question = questions.each[i];
     EXPECT_EQ(question.asked, question.name != "good") << question.name;
     EXPECT_EQ(question.topic_error, error_of(i)) << question.name;
     EXPECT_FALSE(question.producer_asked) << "it would keep the topic for ever";
@@ -495,9 +496,9 @@ TEST(TopicLookUp, ClientThatEndsWithTheQuestionShowsWhichTopicsDoNotExist) {
   const auto began = std::chrono::steady_clock::now();
   kafka::AskWhichTopicsAreRejected(options, &again);
   EXPECT_LT(std::chrono::steady_clock::now() - began, 3 * kafka::kAnswerTimeout);
-  EXPECT_TRUE(std::none_of(again.begin(), again.end(), [](const kafka::TopicQuestion& question) {
-    return question.asked;
-  })) << "no answer is no verdict";
+  EXPECT_TRUE(std::none_of(again.each.begin(), again.each.end(),
+                           [](const kafka::TopicQuestion& question) { return question.asked; }))
+      << "no answer is no verdict";
 }
 
 // A broker may have forgotten the producer, and then takes any sequence.

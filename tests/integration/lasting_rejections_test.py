@@ -208,3 +208,51 @@ def test_partition_that_was_added_a_moment_ago_is_found(make_pipeline, kafka):
         insert_for(p, [partition])
         p.wait_confirmed()
     assert len(skipped(p)) == 3
+
+
+# Somebody lowers it by mistake. A larger row has just been rejected.
+def test_row_that_the_limit_of_before_took_waits_as_long_as_the_first(make_pipeline, kafka):
+    p = pipeline_on(make_pipeline, kafka, "3s")
+    p.execute("SELECT outbox.set_payload_max(%s)", 20 * LARGE)
+    kafka.alter_topic(p.name, {"max.message.bytes": str(5 * LARGE)})
+    p.execute(ROW, p.name, "k", noise(10 * LARGE))
+    servers.wait_for(lambda: len(skipped(p)) == 1, 60, "the first decision")
+    kafka.alter_topic(p.name, {"max.message.bytes": str(LARGE // 4)})
+    began = time.monotonic()
+    p.execute(ROW, p.name, "k", noise(LARGE))
+    servers.wait_for(lambda: len(skipped(p)) == 2, 60, "the second decision")
+    assert time.monotonic() - began >= 3
+
+
+def test_partition_that_a_topic_made_anew_does_not_have_yet_is_waited_for(make_pipeline, kafka):
+    p = with_partitions(make_pipeline, kafka, "4s")
+    other = kafka.create_topic(p.name + "other", 1)
+    admin = kafka.admin()
+    admin.create_partitions([NewPartitions(p.name, 6)])[p.name].result(timeout=30)
+    insert_for(p, [5, 9_999])
+    p.wait_confirmed()
+    admin.delete_topics([p.name])[p.name].result(timeout=30)
+    insert_for(p, [3])
+    servers.wait_for(lambda: "_UNKNOWN_PARTITION" in str(p.walpost.status()), 30, "walpost to notice")
+    p.execute("INSERT INTO public.own (aggregatetype, aggregateid, type, payload) VALUES (%s, 'k', 'T', 'x')", other)
+    servers.wait_for(lambda: kafka.read_all(other), 30, "the topic behind it to be looked up")
+    kafka.create_topic(p.name, 1)
+    began = time.monotonic()
+    servers.wait_for(lambda: len(skipped(p)) == 2, 60, "the second decision")
+    assert time.monotonic() - began >= 3
+
+
+# Each of them is asked about at each broker, with a client of its own.
+def test_rows_that_name_ever_new_topics_connect_a_few_times_a_second(make_pipeline, proxied):
+    kafka, proxy = proxied
+    p = with_partitions(make_pipeline, kafka, "60s")
+    insert_for(p, [0])
+    p.wait_confirmed()
+    before, began = proxy.accepted, time.monotonic()
+    with p.connected() as cursor:
+        for number in range(2_000):
+            cursor.execute("INSERT INTO public.own (aggregatetype, aggregateid, type, payload) VALUES (%s, 'k', 'T', 'x')", [f"missing-{number}"])
+            if time.monotonic() > began + 5:
+                break
+    rate = (proxy.accepted - before) / (time.monotonic() - began)
+    assert rate < 16, "two for each look-up, of which there are at most seven"

@@ -1,6 +1,9 @@
 """A broker rejects a record, and then no broker says who leads its topic. That nobody contradicts is no agreement."""
 
+import time
+
 import servers
+from kafka_pair import OUTBOX, KafkaPair, insert, pipeline_of
 
 ROWS = "decode((SELECT string_agg(md5(n::text || '.' || i::text), '') FROM generate_series(1, 600) i), 'hex')"
 
@@ -85,3 +88,23 @@ def test_verb_ends_when_no_broker_says_who_leads(make_pipeline, proxied):
     assert silence.asked
     assert sent.returncode == 69, sent
     assert "left out" not in sent.stdout + sent.stderr, sent
+
+
+# walpost reaches one of two brokers only, and Kafka has no trouble.
+def test_rows_for_missing_topics_stop_the_others_no_longer_than_while_all_brokers_answer(make_pipeline, tmp_path):
+    pair = KafkaPair(tmp_path, proxy_to_two=True)
+    try:
+        p = pipeline_of(make_pipeline, pair, config={**OUTBOX, "delivery": {
+            "in_flight_bytes_max": "4MiB", "unknown_topic_wait": "3s", "on_undeliverable": "skip"}})
+        known = pair.create_topic(f"outbox.event.{p.name}")
+        p.start()
+        insert(p, known, "k", "first")
+        servers.wait_for(lambda: pair.read_all(known), 60, "the first event")
+        pair.to_two.set_mode("hold")
+        p.execute("INSERT INTO public.o (aggregatetype, aggregateid, type, payload) SELECT 'missing-' || n, 'k', 'T', 'x' FROM generate_series(1, 6000) n")
+        insert(p, known, "k", "last")
+        began = time.monotonic()
+        servers.wait_for(lambda: len(pair.read_all(known)) == 2, 120, "the event behind them")
+        assert time.monotonic() - began < 45
+    finally:
+        pair.close()

@@ -12,7 +12,7 @@ OUTBOX = {"outboxes": [{"table": "public.o", "preset": "debezium", "topics": {"a
 
 def pipeline_of(make_pipeline, pair, progress_on=1, **options):
     """With a table that names topic and partition. Its progress topic is on one node; None: the test makes it."""
-    p = make_pipeline(on_kafka=pair, create_topic=False, config=OUTBOX, **options)
+    p = make_pipeline(on_kafka=pair, create_topic=False, **{"config": OUTBOX, **options})
     p.execute("CREATE TABLE public.o (id uuid PRIMARY KEY DEFAULT gen_random_uuid(), aggregatetype text, aggregateid text,"
               " type text, payload text, part int, created_at timestamptz DEFAULT now())")
     if progress_on:
@@ -26,17 +26,19 @@ def insert(p, topic, key, payload, partition=None):
 
 
 class KafkaPair:
-    def __init__(self, path, settings=None):
+    def __init__(self, path, settings=None, proxy_to_two=False):
         controller, first, second = free_port(), free_port(), free_port()
         self.to_controller = TcpProxy("controller", ("127.0.0.1", controller))
         self.one = Kafka(path / "one", start=False, port=first, settings={
             **(settings or {}), "controller.quorum.voters": f"1@127.0.0.1:{controller}",
             "listeners": f"PLAINTEXT://127.0.0.1:{first},CONTROLLER://127.0.0.1:{controller}"})
+        self.to_two = TcpProxy("two", ("127.0.0.1", second)) if proxy_to_two else None  # of those who ask the first one where it is
+        advertised = {"advertised.listeners": f"PLAINTEXT://127.0.0.1:{self.to_two.port}"} if self.to_two else {}
         self.two = Kafka(path / "two", start=False, port=second, settings={
-            **(settings or {}), "process.roles": "broker", "node.id": 2,
+            **(settings or {}), **advertised, "process.roles": "broker", "node.id": 2,
             "controller.quorum.voters": f"1@127.0.0.1:{self.to_controller.port}",
             "listeners": f"PLAINTEXT://127.0.0.1:{second}"})
-        self.bootstrap = f"{self.one.bootstrap},{self.two.bootstrap}"
+        self.bootstrap = self.one.bootstrap if proxy_to_two else f"{self.one.bootstrap},{self.two.bootstrap}"
         self.one.start(wait=False)
         self.two.start(wait=False)
         self.one.wait_ready()
@@ -78,3 +80,5 @@ class KafkaPair:
         self.two.close()
         self.one.close()
         self.to_controller.close()
+        if self.to_two:
+            self.to_two.close()

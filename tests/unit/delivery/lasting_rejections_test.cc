@@ -201,12 +201,49 @@ TEST_F(LastingRejectionsTest, RecordWithAKeySaysNothingOfOneWithout) {
 // A broker that rejects it may be behind. What it says of a record that is too large may be right.
 TEST_F(LastingRejectionsTest, RecordThatFitsTheLimitHasATimeOfItsOwn) {
   Failure fits = TooLarge();
-  fits.doubtful = true;
+  fits.limit_wanted = kLimit;
   Await(large_, TooLarge());
   EXPECT_EQ(Await(large_, fits), kWait);
   EXPECT_EQ(Await(large_, fits), milliseconds(0));
   rejections_.OnLimit("orders", FailureKind::kRecordTooLarge, 3 * kLimit);
   EXPECT_TRUE(Count(large_, fits) == kWait && Count(large_, TooLarge()) == kWait);
+}
+
+// Somebody lowered it by mistake. What was said of larger records says nothing of this one.
+TEST_F(LastingRejectionsTest, SmallerLimitThenWhatTheOneBeforeTookMustLastAsLong) {
+  constexpr FailureKind kKind = FailureKind::kRecordTooLarge;
+  const auto await = [this](std::int64_t limit, std::int64_t limit_wanted) {
+    const base::MonotonicTime since = now_;
+    while (rejections_.Count("orders", {kKind, limit, limit_wanted}, kPause, now_).count() > 0) {
+      now_ += kPause;
+    }
+    return std::chrono::duration_cast<milliseconds>(now_ - since);
+  };
+  EXPECT_EQ(await(100, 200), kWait);
+  EXPECT_EQ(await(50, 200), milliseconds(0)) << "neither takes it";
+  EXPECT_EQ(await(100, 200), milliseconds(0));
+  EXPECT_EQ(await(50, 80), kWait);
+  EXPECT_EQ(await(50, 60), milliseconds(0));
+  EXPECT_EQ(await(50, 200), milliseconds(0));
+  EXPECT_EQ(await(20, 40), kWait) << "once more";
+}
+
+TEST_F(LastingRejectionsTest, SmallerLimitThenATimeOfLargerRecordsDoesNotCount) {
+  constexpr FailureKind kKind = FailureKind::kRecordTooLarge;
+  rejections_.Count("orders", {kKind, 100, 200}, kWait, now_);
+  now_ += kWait - kPause;
+  EXPECT_EQ(rejections_.Count("orders", {kKind, 50, 200}, kWait, now_), kPause);
+  EXPECT_EQ(rejections_.Count("orders", {kKind, 50, 80}, kWait, now_), kWait);
+  now_ += kPause;
+  EXPECT_EQ(rejections_.Count("orders", {kKind, 50, 200}, kWait, now_), kWait - kPause);
+}
+
+TEST_F(LastingRejectionsTest, TopicIsForgottenThenItsNextOneMustLast) {
+  Await(large_, TooLarge());
+  rejections_.ForgetTopic("refunds");
+  EXPECT_EQ(Count(large_, TooLarge()), milliseconds(0));
+  rejections_.ForgetTopic("orders");
+  EXPECT_EQ(Count(large_, TooLarge()), kWait);
 }
 
 // An operator grants it, and a leader learns of it a moment later.
@@ -270,7 +307,7 @@ TEST_F(LastingRejectionsTest, MoreTopicsThanItRemembersThenThoseThatWaitAreKnown
 
 // A silent broker made them doubtful for a moment. Nobody waits for that time any more.
 TEST_F(LastingRejectionsTest, TimeThatNobodyWaitsForKeepsNoPlace) {
-  const delivery::Rejection doubtful{.kind = FailureKind::kPartitionUnknown, .doubtful = true};
+  const Rejection doubtful{.kind = FailureKind::kPartitionUnknown, .silent = true};
   const auto count_all = [&](const delivery::Rejection& rejection) {
     for (std::size_t i = 0; i < LastingRejections::kTopicsMax; ++i) {
       rejections_.Count("a" + std::to_string(i), rejection, kWait, now_);

@@ -83,11 +83,11 @@ TEST(LimitOfTest, ChangesWithWhatTheRejectionDependsOn) {
             LimitOf(FailureKind::kTopicNotAuthorized, large));
 }
 
-TEST(FitsTest, GoesByTheLimitThatWasRead) {
+TEST(LimitWantedByTest, ALimitThatIsNotSmallerTakesTheRecord) {
   envelope::Record record;
   record.value = "x";  // 69 bytes
   const auto fits = [&](FailureKind kind, const TopicLimits& limits) {
-    return Fits(kind, record, limits);
+    return LimitWantedBy(record, kind) <= LimitOf(kind, limits);
   };
   EXPECT_TRUE(fits(FailureKind::kRecordTooLarge, LimitsOf({{"max.message.bytes", "69"}})));
   EXPECT_FALSE(fits(FailureKind::kRecordTooLarge, LimitsOf({{"max.message.bytes", "68"}})));

@@ -35,10 +35,10 @@ class TopicLookUpTest : public ::testing::Test {
   TopicQuestion Ask() {
     const absl::StatusOr<Producer> producer = MakeClient(OptionsOf(asked_), RD_KAFKA_PRODUCER);
     EXPECT_TRUE(producer.ok()) << producer.status();
-    std::vector<TopicQuestion> questions(1);
-    questions.front().name = "orders";
+    TopicQuestions questions;
+    questions.each.emplace_back().name = "orders";
     AskAboutTopics(OptionsOf(others_), producer->get(), /*describe=*/false, &questions);
-    return questions.front();
+    return questions.each.front();
   }
 
   testing::MockKafka asked_;
@@ -86,12 +86,12 @@ TEST(TopicLookUp, BrokerThatIsSomeRoundTripsAwayIsHeardOfATopicThatTheNearestDoe
   kafka.SetDelay(static_cast<int>(kRoundTrip.count()), /*broker=*/2);
   KafkaOptions options;
   options.properties = {{"bootstrap.servers", kafka.bootstrap()}};
-  std::vector<TopicQuestion> questions(1);
-  questions.front().name = "orders";
+  TopicQuestions questions;
+  questions.each.emplace_back().name = "orders";
   const auto began = std::chrono::steady_clock::now();
   AskWhichTopicsAreRejected(options, &questions);
   EXPECT_GE(std::chrono::steady_clock::now() - began, 2 * kRoundTrip) << "to connect, and to ask";
-  EXPECT_TRUE(questions.front().asked);
+  EXPECT_TRUE(questions.each.front().asked);
 }
 
 TEST_F(TopicLookUpTest, LeadersThatTheBrokerNamesTooAreAgreed) {

@@ -1,7 +1,7 @@
 """The manifests of docs/kubernetes against what they are made from and what they must agree with."""
 
-import fnmatch
 import configparser
+import fnmatch
 import re
 import sys
 from pathlib import Path
