@@ -35,9 +35,8 @@ Pipeline::Pipeline(PipelineOptions options, delivery::Sink* sink, base::Now now)
 void Pipeline::OnStreamEnd(const StreamEnd& end, base::Now now) {
   const Phase phase = phase_;
   attempt_unanswered_ = false;
-  const int losses = end.kind == StreamEnd::Kind::kLost && connected_
-                         ? timers_.OnLost(intake_.seen_lsn(), now)
-                         : 0;
+  const bool counts = end.kind == StreamEnd::Kind::kLost && connected_ && MayComeFromDecoding(end);
+  const int losses = counts ? timers_.OnLost(intake_.seen_lsn(), now) : 0;
   std::optional<Halt> halt = CheckEnd(end, losses);
   reconnecting_as_planned_ = false;
   Disconnect(StreamCommand::kNone);
@@ -462,8 +461,9 @@ std::optional<Halt> Pipeline::CheckEnd(const StreamEnd& end, int losses) {
     return Halt{
         HaltReason::kPoisonWal,
         absl::StrFormat("the connection was lost %d times without getting further than %s, "
-                        "although the server has more: %s; see docs/runbook.md, poison_wal",
-                        losses, intake_.seen_lsn().ToString(), std::string(end.status.message()))};
+                        "although the server has more: %s%s; see docs/runbook.md, poison_wal",
+                        losses, intake_.seen_lsn().ToString(), std::string(end.status.message()),
+                        last_error_.empty() ? "" : " (before: " + last_error_ + ")")};
   }
   if (end.kind != StreamEnd::Kind::kServerError) {
     return std::nullopt;

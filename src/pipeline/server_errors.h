@@ -20,6 +20,13 @@
 
 namespace walpost::pipeline {
 
+// May what the server decodes have ended the stream? A server process that is killed says nothing,
+// and the others end with 57P02. Class 53 is no memory, or no disk to spill to. Anything else is
+// somebody's wish, such as pg_terminate_backend (57P01).
+inline bool MayComeFromDecoding(const base::StreamEnd& end) {
+  return end.sqlstate.empty() || end.sqlstate == "57P02" || end.sqlstate.substr(0, 2) == "53";
+}
+
 class ServerErrors {
  public:
   // The same error at the same position this often is poison_wal.

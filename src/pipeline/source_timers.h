@@ -45,7 +45,9 @@ class SourceTimers {
 
   void OnConnected(const base::SourceFacts& facts, base::Now now) {
     server_timeout_ = std::chrono::milliseconds(facts.wal_sender_timeout_ms);
-    catch_up_to_ = std::max(facts.start_lsn, facts.server_wal_lsn);
+    // What a standby has received it decodes only when it is replayed, and that may be paused.
+    catch_up_to_ =
+        std::max(facts.start_lsn, facts.in_recovery ? facts.looked_lsn : facts.server_wal_lsn);
     caught_up_ = slot_in_use_ = not_read_for_long_ = false;
     not_read_since_.reset();
     connected_at_ = now.mono;
@@ -56,6 +58,9 @@ class SourceTimers {
   // (`verified`). True when it may be published again.
   bool OnPassed(base::Lsn passed, bool verified, base::Now now) {
     caught_up_ = caught_up_ || passed >= catch_up_to_;
+    if (caught_up_) {
+      silences_ = 0;  // it decoded all that can have caused them
+    }
     if (!planned_at_ && planned_interval_.count() > 0 && caught_up_) {
       planned_at_ = now.mono + std::max<base::MonotonicTime::duration>(
                                    planned_interval_, (now.mono - connected_at_) * kCatchUps);
@@ -134,8 +139,8 @@ class SourceTimers {
     }
   }
 
-  // The connection was lost, and what was read so far ends at `seen`. How often while the server
-  // had more than that; 0 = that is no matter of its log.
+  // The connection was lost in a way that may come from decoding, and what was read so far ends at
+  // `seen`. How often while the server had more than that; 0 = that is no matter of its log.
   int OnLost(base::Lsn seen, base::Now now) {
     if (caught_up_ || NotReadForLong(now)) {
       return 0;

@@ -13,6 +13,16 @@ using ::testing::HasSubstr;
 
 class HaltTest : public PipelineFixture {
  protected:
+  // Empty = the server said nothing.
+  void Lose(const std::string& sqlstate) {
+    StreamEnd end;
+    end.kind = StreamEnd::Kind::kLost;
+    end.status = absl::UnavailableError("streaming ended");
+    end.sqlstate = sqlstate;
+    pipeline().OnStreamEnd(end, now_);
+    Tick();
+  }
+
   // Each before it has got further.
   void LoseConnectionsBehindParkedKeys() {
     facts_.server_wal_lsn = Lsn(1000);
@@ -149,6 +159,91 @@ TEST_F(HaltTest, ConnectionLostAgainAndAgainIsPoisonWhereADeadLetterWasWrittenOn
   facts_.progress = facts_.ProgressAt(Lsn());
   facts_.progress->dead_letters = dead_letters_.written = 1;
   LoseConnectionsBehindParkedKeys();
+}
+
+// Such as pg_terminate_backend, again and again, while the server may not send what it has.
+TEST_F(HaltTest, ConnectionThatDecodingDidNotEndIsRetriedWithoutALongerWait) {
+  facts_.server_wal_lsn = Lsn(1000);
+  for (const char* sqlstate : {"57P01", "57014", "55000", "08P01"}) {
+    for (int i = 1; i <= SourceTimers::kLossesMax; ++i) {
+      Connect();
+      SendPayload(Begin(100));
+      Lose(sqlstate);
+      Advance(kBackOff);
+      ASSERT_EQ(pipeline().state(), State::kReconnecting) << sqlstate << i;
+    }
+  }
+}
+
+// Failure 53.
+TEST_F(HaltTest, ConnectionLostWithAReasonThatDecodingCanCauseIsPoison) {
+  facts_.server_wal_lsn = Lsn(1000);
+  for (const char* sqlstate : {"57P02", "53200", "53100"}) {
+    Restart();
+    for (int i = 1; i <= SourceTimers::kLossesMax; ++i) {
+      ASSERT_FALSE(pipeline().halt()) << sqlstate << i;
+      Connect();
+      SendPayload(Begin(100));
+      Lose(sqlstate);
+      Advance(SourceTimers::WaitAfterLosses(i));
+    }
+    ExpectHalted(HaltReason::kPoisonWal, "lost 9 times");
+  }
+}
+
+// Failure 53.
+TEST_F(HaltTest, ConnectionThatDecodingDidNotEndLeavesTheNumberOfLosses) {
+  facts_.server_wal_lsn = Lsn(1000);
+  for (int i = 1; i <= SourceTimers::kLossesMax; ++i) {
+    ASSERT_FALSE(pipeline().halt()) << i;
+    for (const char* sqlstate : {"57P01", ""}) {
+      Connect();
+      SendPayload(Begin(100));
+      Lose(sqlstate);
+    }
+    Advance(SourceTimers::WaitAfterLosses(i));
+  }
+  ExpectHalted(HaltReason::kPoisonWal, "lost 9 times");
+}
+
+// A server that holds the stream back for a standby looks like one that cannot decode.
+TEST_F(HaltTest, LostConnectionsHaltWithWhatTheServerWarnedOfLast) {
+  facts_.server_wal_lsn = Lsn(1000);
+  for (int i = 1; i <= SourceTimers::kLossesMax; ++i) {
+    Connect();
+    pipeline().OnNotice("55000 StandbySlotsHaveCaughtup: slot \"sb\"");
+    End(StreamEnd::Kind::kLost);
+    Advance(SourceTimers::WaitAfterLosses(i));
+  }
+  ExpectHalted(HaltReason::kPoisonWal, "StandbySlotsHaveCaughtup");
+}
+
+// Where replay is paused, it has received more than it can decode.
+TEST_F(HaltTest, LostConnectionIsRetriedWhereAStandbyHasReplayedNoMore) {
+  facts_.in_recovery = true;
+  facts_.looked_lsn = Lsn(100);
+  facts_.server_wal_lsn = Lsn(1000);
+  for (int i = 1; i <= 3 * SourceTimers::kLossesMax; ++i) {
+    Connect();
+    Keepalive(100);
+    End(StreamEnd::Kind::kLost);
+    Advance(kBackOff);
+    ASSERT_EQ(pipeline().state(), State::kReconnecting) << i;
+  }
+}
+
+// Failure 53.
+TEST_F(HaltTest, ConnectionLostAgainAndAgainIsPoisonWhereAStandbyHasReplayedMore) {
+  facts_.in_recovery = true;
+  facts_.looked_lsn = facts_.server_wal_lsn = Lsn(1000);
+  for (int i = 1; i <= SourceTimers::kLossesMax; ++i) {
+    Connect();
+    Keepalive(999);
+    ASSERT_FALSE(pipeline().halt()) << i;
+    End(StreamEnd::Kind::kLost);
+    Advance(SourceTimers::WaitAfterLosses(i));
+  }
+  ExpectHalted(HaltReason::kPoisonWal, "lost 9 times");
 }
 
 TEST_F(HaltTest, LostConnectionIsRetriedWhileTheStreamGetsOn) {

@@ -165,6 +165,7 @@ TEST_F(ReconnectTest, PartsOfALargeRowAreNoSilence) {
 
 TEST_F(ReconnectTest, SilenceAfterTheSamePositionIsBorneTwiceAsLongEachTimeAndThenHalts) {
   facts_.wal_sender_timeout_ms = 6'000;
+  facts_.server_wal_lsn = Lsn(1'000);  // it has more to decode
   options_.reconnect_interval = milliseconds(0);
   for (int i = 1; i < SourceTimers::kSilencesMax; ++i) {
     Connect();
@@ -203,6 +204,22 @@ TEST_F(ReconnectTest, SilenceElsewhereIsBorneNoLonger) {
   Keepalive(600);
   fall_silent();
   EXPECT_TRUE(pipeline().connected());
+}
+
+TEST_F(ReconnectTest, SilenceAfterAConnectionThatCaughtUpIsTheFirst) {
+  facts_.wal_sender_timeout_ms = 6'000;
+  facts_.server_wal_lsn = Lsn(500);
+  options_.reconnect_interval = milliseconds(0);
+  for (int i = 1; i <= 2 * SourceTimers::kSilencesMax; ++i) {
+    Connect();
+    Keepalive(500);
+    for (int asked = 0; pipeline().connected(); ++asked) {
+      ASSERT_LT(asked, 4) << "it is borne longer than twice, " << i;
+      Advance(milliseconds(3'000));
+      TakeStatus();
+    }
+    ASSERT_FALSE(pipeline().halt()) << i;
+  }
 }
 
 TEST_F(ReconnectTest, SilentServerWithoutATimeoutIsNotDroppedButReported) {
