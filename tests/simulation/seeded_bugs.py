@@ -229,9 +229,9 @@ BUGS = [
      "dead_letters_->parked_keys() > 0 ? Follow(sequence)",
      "dead_letters_->parked_keys() > 0 && !BUG(follower_not_parked) ? Follow(sequence)"),
     ("pipeline/dispatcher.cc",
-     "    ++cursor_;\n  }\n}\n\n// What waits with its topic",
-     "    ++cursor_;\n    if (BUG(settled_before_written) && !entry.settled && entry.form != delivery::Tracker::Form::kEvent) {\n"
-     "      ++counters_->events_parked;\n      tracker_->Settle(cursor_ - 1);\n    }\n  }\n}\n\n// What waits with its topic"),
+     "      return;\n    }\n  }\n}\n\n// What waits with its topic",
+     "      return;\n    }\n    if (BUG(settled_before_written) && !entry.settled && entry.form != delivery::Tracker::Form::kEvent) {\n"
+     "      ++counters_->events_parked;\n      tracker_->Settle(cursor_);\n    }\n  }\n}\n\n// What waits with its topic"),
     ("pipeline/dispatcher.cc",
      "(failure, /*alone=*/phase_ == Phase::kOneAtATime, now_);",
      "(failure, /*alone=*/phase_ == Phase::kOneAtATime || BUG(company_decides), now_);"),
