@@ -38,25 +38,24 @@ class Scan {
   Scan& operator=(const Scan&) = delete;
 
   absl::StatusOr<TopicGaps> Run(std::int64_t from_ms) {
-    std::vector<std::int64_t> begins;
     ASSIGN_OR_RETURN(reader_, AskAgreedLeaders(
                                   options_, name_, timeout_,
                                   [&](rd_kafka_t* client, std::int32_t partitions) {
-                                    return AskWhereItIs(client, partitions, from_ms, &begins);
+                                    return AskWhereItIs(client, partitions, from_ms);
                                   },
                                   Isolation::kReadCommitted));
     ASSIGN_OR_RETURN(const Conf producer, BuildConf(options_, delivery::Sink::Mode::kPipelined));
     ReadLimits(Compresses(producer.get()));
     next_.resize(ends_.size());
     open_.resize(ends_.size());
-    first_.resize(ends_.size());
     gaps_.partitions.resize(ends_.size());
-    for (std::size_t i = 0; i < begins.size(); ++i) {
-      Open(i, begins[i]);
+    for (std::size_t i = 0; i < from_.size(); ++i) {
+      Open(i);
     }
     while (IsOpen()) {
       RETURN_IF_ERROR(topic_ == nullptr ? StartReader() : Consume());
     }
+    gaps_.BeginLater(0);
     if (gaps_.compaction == Compaction::kYes && removed_) {
       gaps_.tombstone_retention = tombstone_retention_;
     }
@@ -66,9 +65,9 @@ class Scan {
  private:
   // Where each partition has the first record that is not older, and where it begins and ends.
   rd_kafka_resp_err_t AskWhereItIs(rd_kafka_t* client, std::int32_t partitions,
-                                   std::int64_t from_ms, std::vector<std::int64_t>* begins) {
+                                   std::int64_t from_ms) {
     for (const auto& [of, offsets] :
-         {std::pair<std::int64_t, std::vector<std::int64_t>*>(from_ms, begins),
+         {std::pair<std::int64_t, std::vector<std::int64_t>*>(from_ms, &from_),
           {RD_KAFKA_OFFSET_BEGINNING, &lows_},
           {RD_KAFKA_OFFSET_END, &ends_}}) {
       const rd_kafka_resp_err_t error =
@@ -93,29 +92,18 @@ class Scan {
     tombstone_retention_ = limits->tombstone_retention;
   }
 
-  void BeginsAt(std::size_t index, std::int64_t time_ms) {
-    gaps_.partitions[index].first_ms = time_ms;
-    if (gaps_.partitions[index].cut) {
-      gaps_.begins_ms = std::max(gaps_.begins_ms.value_or(time_ms), time_ms);
-    }
-  }
-
-  void Open(std::size_t index, std::int64_t begin) {
+  void Open(std::size_t index) {
     const std::int64_t low = lows_[index];
     const std::int64_t high = ends_[index];
+    std::int64_t& from = from_[index];
     // Of what stood before the first record that is not older, nothing is known.
-    removed_ = removed_ || (high > 0 && begin != 0);
-    gaps_.partitions[index].cut = low > 0;
-    // RD_KAFKA_OFFSET_END: nothing is that young.
-    if (begin < 0 || begin >= high) {
-      if (low == high) {
-        BeginsAt(index, INT64_MAX);
-      }
-      return;
-    }
-    open_[index] = true;
-    next_[index] = begin;
-    first_[index] = begin <= low;
+    removed_ = removed_ || (high > 0 && from != 0);
+    from = from < 0 ? high : std::clamp(from, low, high);  // OFFSET_END: nothing is that young
+    // Since when a partition shows what was written only matters where something was deleted.
+    const bool any_cut = *std::max_element(lows_.begin(), lows_.end()) > 0;
+    gaps_.partitions[index] = {any_cut || from == low ? INT64_MAX : INT64_MIN, low > 0};
+    next_[index] = any_cut ? low : from;
+    open_[index] = next_[index] < high;
   }
 
   bool IsOpen() const { return std::find(open_.begin(), open_.end(), true) != open_.end(); }
@@ -131,14 +119,20 @@ class Scan {
     topic_.reset(rd_kafka_topic_new(reader_.get(), name_.c_str(), nullptr));
     queue_.reset(rd_kafka_queue_new(reader_.get()));
     for (std::size_t index = 0; index < open_.size(); ++index) {
-      if (open_[index] && (topic_ == nullptr || rd_kafka_consume_start_queue(
-                                                    topic_.get(), static_cast<std::int32_t>(index),
-                                                    next_[index], queue_.get()) != 0)) {
-        return FoundTopicStatus(name_, rd_kafka_last_error());
+      if (open_[index]) {
+        RETURN_IF_ERROR(Start(index));
       }
     }
     read_at_ = steady_clock::now();
     return absl::OkStatus();
+  }
+
+  absl::Status Start(std::size_t index) {
+    const auto partition = static_cast<std::int32_t>(index);
+    const bool failed =
+        topic_ == nullptr ||
+        rd_kafka_consume_start_queue(topic_.get(), partition, next_[index], queue_.get()) != 0;
+    return failed ? FoundTopicStatus(name_, rd_kafka_last_error()) : absl::OkStatus();
   }
 
   void StopReader() {
@@ -153,7 +147,8 @@ class Scan {
   }
 
   absl::Status Consume() {
-    const Message message(rd_kafka_consume_queue(queue_.get(), Milliseconds(patience_)));
+    const Message message(
+        rd_kafka_consume_queue(queue_.get(), static_cast<int>(patience_.count())));
     if (message == nullptr || message->err == RD_KAFKA_RESP_ERR__UNKNOWN_PARTITION) {
       return OnSilence();
     }
@@ -167,7 +162,7 @@ class Scan {
     if (message->offset < ends_.at(index)) {
       RETURN_IF_ERROR(Take(*message));
     }
-    Close(index, message->offset + 1);
+    Close(index, std::max(message->offset + 1, next_[index]));
     read_at_ = steady_clock::now();
     return absl::OkStatus();
   }
@@ -192,9 +187,6 @@ class Scan {
   void Close(std::size_t index, std::int64_t next) {
     if (open_.at(index) && next >= ends_[index]) {
       removed_ = removed_ || next_[index] < ends_[index];
-      if (first_[index]) {
-        BeginsAt(index, INT64_MAX);
-      }
       rd_kafka_consume_stop(topic_.get(), static_cast<std::int32_t>(index));
       open_[index] = false;
     }
@@ -221,14 +213,21 @@ class Scan {
       record.value = std::string_view(static_cast<const char*>(message.payload), message.len);
     }
     record.headers = headers_;
-    if (first_[index]) {
-      BeginsAt(index, record.timestamp_ms);
-      first_[index] = false;
+    // A verb sends with the time that the event had, or with that of walpost's own clock.
+    if (record.Header("walpost-redelivery").data() == nullptr) {
+      gaps_.partitions[index].Add(record.timestamp_ms);
     }
-    return on_record_(record);
+    if (record.offset >= from_[index]) {
+      return on_record_(record);
+    }
+    // What is older was read only to see since when the partition shows what was written.
+    if (gaps_.partitions[index].first_ms != INT64_MAX) {
+      next = from_[index];
+      rd_kafka_consume_stop(topic_.get(), record.partition);
+      return Start(index);
+    }
+    return absl::OkStatus();
   }
-
-  static int Milliseconds(milliseconds time) { return static_cast<int>(time.count()); }
 
   const KafkaOptions& options_;
   const std::string& name_;
@@ -238,10 +237,10 @@ class Scan {
   Queue queue_;
   Topic topic_;
   std::vector<std::int64_t> next_;  // the offset after the last record that was read
+  std::vector<std::int64_t> from_;  // what lies before is not asked for
   std::vector<std::int64_t> lows_;  // the first offset of each partition
   std::vector<std::int64_t> ends_;
-  std::vector<bool> open_;   // not read to its end
-  std::vector<bool> first_;  // what comes next is the first that there is
+  std::vector<bool> open_;  // not read to its end
   // Offsets have no record: it was removed, or is of those that end a transaction.
   bool removed_ = false;
   milliseconds tombstone_retention_{0};
@@ -262,6 +261,22 @@ std::string_view ScannedRecord::Header(std::string_view name) const {
   return {};
 }
 
+void PartitionBegin::Add(std::int64_t time_ms) {
+  time_ms = std::max(time_ms, std::int64_t{0});
+  first_ms = first_ms == INT64_MAX ? time_ms : first_ms;
+  latest_ms = std::max(latest_ms, time_ms);
+  back_ms = std::max(back_ms, std::min(latest_ms - time_ms, INT64_MAX - 1) + 1);
+}
+
+void TopicGaps::BeginLater(std::int64_t by_ms) {
+  for (PartitionBegin& each : partitions) {
+    each.back_ms += std::min(by_ms, INT64_MAX - each.back_ms);
+    if (each.cut) {
+      begins_ms = std::max(begins_ms, std::optional(each.BeginsMs()));
+    }
+  }
+}
+
 std::int32_t TopicGaps::PartitionOf(std::int32_t asked,
                                     std::optional<std::int32_t> key_hash) const {
   const auto count = static_cast<std::int32_t>(partitions.size());
@@ -276,7 +291,7 @@ std::optional<std::int64_t> TopicGaps::BeginsMs(std::int32_t partition) const {
     return begins_ms;
   }
   const PartitionBegin& own = partitions.at(static_cast<std::size_t>(partition));
-  return own.cut ? own.first_ms : std::min(own.first_ms, *begins_ms);
+  return own.cut ? own.BeginsMs() : std::min(own.BeginsMs(), *begins_ms);
 }
 
 absl::StatusOr<TopicGaps> ScanTopic(const KafkaOptions& options, const std::string& topic,

@@ -50,17 +50,32 @@ struct ScannedRecord {
 
 using OnScannedRecord = std::function<absl::Status(const ScannedRecord&)>;
 
-// Since when a partition shows what was written to it.
+// Since when a partition shows what was written to it. Who sends beside the stream gives a record
+// an older time, or one of another clock: so only records of the stream show it.
 struct PartitionBegin {
-  // Of its first record; INT64_MAX = it has none; INT64_MIN = it was read from a later one on.
-  std::int64_t first_ms = INT64_MIN;
+  // Of the first one; INT64_MAX = there is none; INT64_MIN = the partition was read from a later
+  // one on, as no partition of the topic is cut.
+  std::int64_t first_ms = INT64_MAX;
   bool cut = false;  // what stood before was deleted; else nothing did
+  std::int64_t latest_ms = 0;
+  // None of them is so much older than one before it; 1 where times only rise. They fall where a
+  // pipeline sends again after a crash, or another one lags behind.
+  std::int64_t back_ms = 0;
+
+  // Of the next record of the stream.
+  void Add(std::int64_t time_ms);
+
+  // What is not older stood behind the first one, if what stood before it was as far out of order
+  // as what stands behind it.
+  std::int64_t BeginsMs() const {
+    return first_ms > INT64_MAX - back_ms ? INT64_MAX : first_ms + back_ms;
+  }
 };
 
 // Why a record that was written may not be there.
 struct TopicGaps {
-  // What is older was deleted, in one partition at least; nothing = all of it is there. INT64_MAX:
-  // a partition that had records has none.
+  // What is older may have been deleted, in one partition at least; nothing = all of it is there.
+  // INT64_MAX: a partition that had records of the stream has none.
   std::optional<std::int64_t> begins_ms;
   std::vector<PartitionBegin> partitions;
   // A record lies in another partition than its key names now: partitions were added, or its writer
@@ -84,6 +99,10 @@ struct TopicGaps {
   // may be newer than an event, which then went to another one: it begins with its first record or
   // at begins_ms, whichever is earlier.
   std::optional<std::int64_t> BeginsMs(std::int32_t partition) const;
+
+  // All of them, where events seem that much younger than their records; INT64_MAX: the times of
+  // records show nothing.
+  void BeginLater(std::int64_t by_ms);
 };
 
 absl::StatusOr<TopicGaps> ScanTopic(const KafkaOptions& options, const std::string& topic,

@@ -161,6 +161,86 @@ def test_what_kafka_deleted_by_its_age_is_unknown(make_pipeline):
     assert code == 75 and found["missing"] == 0 and found["topic_begins_later"] == 40 and found["ok"] == 10
 
 
+# A dead letter that was sent again has the time of its event, and may be what retention leaves first.
+def test_record_that_a_verb_sent_does_not_show_since_when_the_topic_has_the_stream(make_pipeline):
+    p = make_pipeline(partitions=1, config={"delivery": {"on_undeliverable": "dead_letter", "unknown_topic_wait": "1s"}})
+    p.kafka.alter_topic(p.name, {"max.message.bytes": "20000"})
+    p.start()
+    p.insert_large(30_000)
+    p.wait_confirmed()
+    delivered(p, 1, 20)
+    p.kafka.alter_topic(p.name, {"max.message.bytes": "1048588"})
+    p.walpost.verb("dlq", "retry", "--all-undecided")
+    p.execute("DELETE FROM outbox.events WHERE event_type = 'Large'")
+    delivered(p, 21, 25)
+    three_days_ago = (1, int(time.time() * 1_000) - 3 * 86_400_000)
+    for older in (False, True):
+        if older:
+            rewritten(p, lambda records: [With(record, timestamp=three_days_ago) if "walpost-redelivery" in dict(record.headers()) else record
+                                          for record in whole])
+        whole = p.kafka.read_all(p.name)
+        assert len(whole) == 26
+        p.kafka.delete_records(p.name, 0, before=20)
+        for range_ in ([], ["--from", "1h"]):
+            code, found = audit(p, *range_)
+            assert (code, found["missing"], found["topic_begins_later"], found["ok"]) == (75, 0, 20, 5), (older, range_, found)
+
+
+def test_row_that_is_younger_than_what_kafka_deleted_is_missing(make_pipeline):
+    p = make_pipeline(partitions=1).start()
+    delivered(p, 1, 10)
+    delivered(p, 11, 20)
+    delivered(p, 21, 30)
+    lost = event_id(p.kafka.read_all(p.name)[24])
+    rewritten(p, lambda records: [record for record in records if event_id(record) != lost])
+    p.kafka.delete_records(p.name, 0, before=10)
+    for range_ in ([], ["--from", "1h"]):
+        code, found = audit(p, *range_)
+        assert (code, found["missing_ids"], found["topic_begins_later"], found["ok"]) == (65, [lost], 10, 19), found
+
+
+# Of what is older than the range only the first record is looked at.
+def test_row_of_the_range_is_missing_behind_older_records(make_pipeline):
+    p = make_pipeline(partitions=1).start()
+    delivered(p, 1, 30)
+    ids = [event_id(record) for record in p.kafka.read_all(p.name)]
+    three_days_ago = (1, int(time.time() * 1_000) - 3 * 86_400_000)
+    rewritten(p, lambda records: [With(record, timestamp=three_days_ago) for record in records[:15]] + records[15:24] + records[25:])
+    p.execute("DELETE FROM outbox.events WHERE id::text = ANY(%s)", ids[:15])
+    p.kafka.delete_records(p.name, 0, before=10)
+    code, found = audit(p, "--from", "1h")
+    assert (code, found["missing_ids"], found["ok"], found["topics"][0]["records"]) == (65, [ids[24]], 14, 14), found
+
+
+# Times of the writer's choice show nothing.
+def test_what_kafka_deleted_is_unknown_where_rows_give_their_records_a_time(make_pipeline):
+    p = make_pipeline(partitions=1)
+    p.execute("CREATE TABLE public.own (id uuid DEFAULT gen_random_uuid(), kind text, key text, payload text, at timestamptz, created_at timestamptz DEFAULT now())")
+    columns = {"id": "id", "key": "key", "aggregate_type": "kind", "type": "kind", "payload": "payload", "timestamp": "at"}
+    p.walpost = p.another(config={"outboxes": [{"table": "public.own", "columns": columns, "topic": p.name}]})
+    p.start()
+    for ago in ("0", "0", "0", "1 h"):
+        p.execute("INSERT INTO public.own (kind, key, payload, at) VALUES ('T', 'k', 'x', now() - %s::interval)", ago)
+    p.wait_confirmed()
+    p.kafka.delete_records(p.name, 0, before=3)
+    code, found = audit(p)
+    assert (code, found["missing"], found["topic_begins_later"], found["ok"]) == (75, 0, 3, 1), found
+
+
+# Then the records that are left seem older than the rows of those before them.
+def test_what_kafka_deleted_is_unknown_where_clocks_differ(make_pipeline, workspace):
+    p = make_pipeline(partitions=1)
+    clock = FakeClock(workspace.path / "clock")
+    clock.set(-300)
+    p.walpost.env = clock.env
+    p.start()
+    delivered(p)
+    delivered(p, 41, 50)
+    p.kafka.delete_records(p.name, 0, before=40)
+    code, found = audit(p)
+    assert (code, found["missing"], found["topic_begins_later"], found["ok"]) == (75, 0, 40, 10), found
+
+
 # Retention leaves nothing of a partition that had no event for long.
 def test_one_partition_that_is_empty_hides_no_loss_in_another(make_pipeline):
     p = make_pipeline().start()

@@ -40,6 +40,7 @@ class Auditor {
     ReportProgress("topics", 0, 0);
     RETURN_IF_ERROR(reconciliation_.Look(options_.pipeline,
                                          {.from_oldest_row = options_.filter.from_ms.has_value()}));
+    RETURN_IF_ERROR(reconciliation_.CompareClocks());
     RETURN_IF_ERROR(Judge());
     Describe();
     return std::move(report_);
@@ -270,8 +271,8 @@ std::string TopicText(const ReconciledTopic& topic) {
   }
   if (topic.gaps.begins_ms) {
     text += *topic.gaps.begins_ms == INT64_MAX
-                ? ", of a partition Kafka has deleted all"
-                : absl::StrFormat(", what is older than %s Kafka has deleted",
+                ? ", Kafka has deleted some, and nothing left shows up to when"
+                : absl::StrFormat(", what is older than %s Kafka may have deleted",
                                   TimeText(*topic.gaps.begins_ms));
   }
   if (topic.without_position > 0) {

@@ -16,6 +16,7 @@
 #include "kafka/topic_limits.h"
 #include "operations/reconcile/reconciliation_entries.h"
 #include "operations/rows/row_sender.h"
+#include "outbox/event_router.h"
 #include "postgres/preflight.h"
 
 namespace walpost::operations {
@@ -63,6 +64,16 @@ void SetKey(std::string_view topic, const Key& key, Entry* entry) {
 using TopicAndKey = std::tuple<std::uint32_t, bool, std::array<std::uint64_t, 2>>;
 
 TopicAndKey TopicAndKeyOf(const Entry& entry) { return {entry.topic, entry.has_key, entry.key}; }
+
+// Whether a table gives records of the topic times of its own, which need not rise.
+bool MayChooseTimes(const std::vector<envelope::OutboxOptions>& outboxes, std::string_view topic) {
+  return std::any_of(outboxes.begin(), outboxes.end(), [&](const auto& outbox) {
+    const outbox::TableOptions& table = outbox.table;
+    const bool chooses =
+        !table.columns.timestamp.empty() || (table.debezium && !table.debezium->timestamp.empty());
+    return chooses && outbox::TopicReach(table).Holds(topic);
+  });
+}
 
 DeadLetterFate FateOf(const base::DeadLetter& row) {
   if (row.closed) {
@@ -202,6 +213,9 @@ absl::Status Reconciliation::Scan(std::uint32_t topic, const PipelineSettings& p
   }
   RETURN_IF_ERROR(gaps.status());
   reconciled.gaps = *gaps;
+  if (MayChooseTimes(pipeline.outboxes, reconciled.name)) {
+    reconciled.gaps.BeginLater(INT64_MAX);
+  }
   if (gaps->tombstone_retention) {
     const std::chrono::milliseconds now =
         std::chrono::duration_cast<std::chrono::milliseconds>(WallNow().time_since_epoch());

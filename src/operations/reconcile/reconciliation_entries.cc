@@ -1,10 +1,12 @@
 #include "operations/reconcile/reconciliation_entries.h"
 
 #include <algorithm>
+#include <array>
 #include <map>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <tuple>
 
 #include "base/dead_letter.h"
 #include "base/status.h"
@@ -130,6 +132,32 @@ Reconciled entries::ComparedOf(const Entry& row, std::string_view id,
   reconciled.too_large = topic.gaps.message_bytes_max && row.bytes > *topic.gaps.message_bytes_max;
   reconciled.fate = row.fate;
   return reconciled;
+}
+
+// A record is no older than its row by a clock that both go by. Where walpost's clock is behind, or
+// a row's time is that of another time zone, rows look younger than they are.
+absl::Status Reconciliation::CompareClocks() {
+  std::vector<std::int64_t> ahead_ms(topics_.size(), 0);
+  for (std::size_t bucket = 0; bucket < DiskBuckets::kBuckets; ++bucket) {
+    std::map<std::tuple<std::uint32_t, std::array<std::uint64_t, 2>, std::string>, std::int64_t>
+        rows;  // come first
+    RETURN_IF_ERROR(ids_.ForEach(bucket, [&](std::string_view id, std::string_view data) {
+      const auto entry = ReadBytes<Entry>(data);
+      const std::tuple name(entry.topic, entry.key, std::string(id));
+      if (entry.kind == Kind::kRow) {
+        std::int64_t& at_ms = rows[name];
+        at_ms = std::max(at_ms, entry.at_ms);
+      } else if (entry.kind == Kind::kRecord && !entry.redelivered && rows.contains(name)) {
+        const std::int64_t behind_ms = rows[name] - std::max(entry.at_ms, std::int64_t{0});
+        ahead_ms[entry.topic] = std::max(ahead_ms[entry.topic], behind_ms);
+      }
+      return absl::OkStatus();
+    }));
+  }
+  for (std::uint32_t topic = 0; topic < topics_.size(); ++topic) {
+    topics_[topic].gaps.BeginLater(ahead_ms[topic]);
+  }
+  return absl::OkStatus();
 }
 
 // Records of compacted topics that are about none of the rows.

@@ -272,6 +272,49 @@ TEST(TopicGapsTest, OneThatWasNeverCutBeginsNoLaterThanWhatWasCut) {
   EXPECT_EQ(gaps.BeginsMs(3), std::nullopt);
 }
 
+// An event of the same millisecond may have been before it.
+TEST(PartitionBeginTest, ItBeginsBehindTheFirstRecordWhileTimesRise) {
+  PartitionBegin begin;
+  EXPECT_EQ(begin.BeginsMs(), kNone);
+  for (const std::int64_t time_ms : {100, 100, 250}) {
+    begin.Add(time_ms);
+    EXPECT_EQ(begin.BeginsMs(), 101);
+  }
+}
+
+// What was deleted may have been as far out of order.
+TEST(PartitionBeginTest, ItBeginsLaterByHowFarTimesWentBack) {
+  PartitionBegin begin;
+  for (const std::int64_t time_ms : {100, 250, 220, 300, 290}) {
+    begin.Add(time_ms);
+  }
+  EXPECT_EQ(begin.BeginsMs(), 131);
+}
+
+// Who may write the topic chooses times.
+TEST(PartitionBeginTest, TimesThatCannotBeTrueOverflowNothing) {
+  PartitionBegin begin;
+  for (const std::int64_t time_ms : {std::int64_t{5}, kNone - 1, kEarlier}) {
+    begin.Add(time_ms);
+  }
+  EXPECT_EQ(begin.BeginsMs(), kNone);
+}
+
+TEST(TopicGapsTest, TimesThatShowNothingLeaveNoBegin) {
+  TopicGaps gaps;
+  gaps.partitions = {{100, false}, {200, true}};
+  gaps.BeginLater(7);
+  EXPECT_EQ(gaps.BeginsMs(-1), 207);
+  EXPECT_EQ(gaps.BeginsMs(0), 107);
+  gaps.BeginLater(INT64_MAX);
+  EXPECT_EQ(gaps.BeginsMs(0), kNone);
+  EXPECT_EQ(gaps.BeginsMs(1), kNone);
+  TopicGaps whole;
+  whole.partitions = {{100, false}};
+  whole.BeginLater(INT64_MAX);
+  EXPECT_EQ(whole.BeginsMs(0), std::nullopt);
+}
+
 TEST(TopicGapsTest, AnEventIsWhereItAsksForOrItsKeySays) {
   TopicGaps gaps = Gaps();
   EXPECT_EQ(gaps.PartitionOf(3, 7), 3);
