@@ -129,7 +129,7 @@ BEGIN
     -- long, from most names.
     ELSIF headers @? 'strict $.keyvalue().key ? (@ like_regex
               "^(id|type|content-type|walpost-|__value|ce[_-]|cloudevents[:_]|$)|[^\u0020-\u007e]|^ | $" flag "is") ? (@ like_regex
-              "^(id|type|content-type|walpost-.*|__value_schema_id|(ce[_-]|cloudevents[:_])(id|source|specversion|type|time|datacontenttype|data|data_base64|dataschema|subject|partitionkey|recordedtime|sequence|traceparent|tracestate))?$|[^\u0020-\u007e]|^ | $"
+              "^(id|type|content-type|walpost-.*|__value_schema_id|(ce[_-]|cloudevents[:_])(id|source|specversion|type|time|datacontenttype|data|data_base64|dataschema|subject|partitionkey|recordedtime|sequence|sequencetype|traceparent|tracestate))?$|[^\u0020-\u007e]|^ | $"
               flag "is")' THEN
         rule := 'events_header_names';
         wanted := 'headers must have names, of printable ASCII and without a space at the ends, and none that walpost writes, in whatever case: id, type, content-type, '

@@ -133,7 +133,7 @@ BEGIN
         END IF;
         -- As outbox.check_event has them, of version 2.
         IF header.key ~* ('^(id|type|content-type|walpost-.*|__value_schema_id|(ce[_-]|cloudevents[:_])(id|source|specversion|type|time|'
-                          'datacontenttype|data|data_base64|dataschema|subject|partitionkey|recordedtime|sequence|traceparent|tracestate))$') THEN
+                          'datacontenttype|data|data_base64|dataschema|subject|partitionkey|recordedtime|sequence|sequencetype|traceparent|tracestate))$') THEN
             RAISE EXCEPTION 'outbox.emit_message: header "%" is one that walpost writes itself, in whatever case', header.key
                 USING ERRCODE = 'invalid_parameter_value';
         END IF;

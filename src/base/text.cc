@@ -243,20 +243,23 @@ bool PropertyMayHoldSecret(std::string_view name) {
   return !path && MayHoldSecret(name);
 }
 
-std::string HideRuns(std::string_view text, std::string_view secret) {
+std::string HideRuns(std::string_view text, const std::vector<std::string>& secrets) {
   constexpr std::size_t kRunMin = 8;
+  std::vector<bool> hide(text.size());
+  for (const std::string& secret : secrets) {
+    for (std::size_t at = 0; at + kRunMin <= text.size(); ++at) {
+      if (secret.find(text.substr(at, kRunMin)) != secret.npos) {
+        std::fill_n(hide.begin() + static_cast<std::ptrdiff_t>(at), kRunMin, true);
+      }
+    }
+  }
   std::string shown;
-  for (std::size_t at = 0; at < text.size();) {
-    std::size_t run = kRunMin;
-    if (at + run > text.size() || secret.find(text.substr(at, run)) == secret.npos) {
-      shown += text[at++];
-      continue;
+  for (std::size_t at = 0; at < text.size(); ++at) {
+    if (!hide[at]) {
+      shown += text[at];
+    } else if (at == 0 || !hide[at - 1]) {
+      shown += "***";
     }
-    while (at + run < text.size() && secret.find(text.substr(at, run + 1)) != secret.npos) {
-      ++run;
-    }
-    shown += "***";
-    at += run;
   }
   return shown;
 }

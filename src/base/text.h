@@ -12,6 +12,7 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "absl/hash/hash.h"
 #include "absl/strings/string_view.h"
@@ -91,9 +92,9 @@ bool MayHoldSecret(std::string_view name);
 // path does (.location, .path, _file, .file) holds none.
 bool PropertyMayHoldSecret(std::string_view name);
 
-// `text` with *** in place of each run of 8 bytes or more that `secret` has, too: a library may cut
-// what it quotes, or quote a part.
-std::string HideRuns(std::string_view text, std::string_view secret);
+// `text` with *** in place of each run of 8 bytes or more that one of `secrets` has, too: a library
+// may cut what it quotes, or quote a part. All at once: one may be a part of another.
+std::string HideRuns(std::string_view text, const std::vector<std::string>& secrets);
 
 // WideHash - 128 bits of one or two texts, so that no two are taken for one by chance.
 // Why: what is kept of each of many texts of any size must be small, and 64 bits may be the same

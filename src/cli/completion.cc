@@ -253,10 +253,11 @@ std::string Completion(const CLI::App& app, std::string_view shell) {
   const Verb program = VerbOf(app, "");
   std::vector<const Verb*> all;
   Flatten(program, &all);
-  return shell == "bash"   ? Bash(program, all)
-         : shell == "zsh"  ? Zsh(program, all)
-         : shell == "fish" ? Fish(program, all)
-                           : AsJson(program).dump(2) + "\n";
+  return shell == "bash"  ? Bash(program, all)
+         : shell == "zsh" ? Zsh(program, all)
+         : shell == "fish"
+             ? Fish(program, all)
+             : AsJson(program).dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
 }
 
 void AddCompletionVerb(CLI::App* app, std::string* shell) {

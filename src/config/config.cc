@@ -222,15 +222,6 @@ void ReadLog(MapReader reader, Config* config) {
   reader.Finish();
 }
 
-// A value may be cut into pieces before one of them is at fault.
-std::string WithoutSecrets(std::string message, const std::vector<std::string>& from_files) {
-  message = Hidden(std::move(message), from_files);
-  for (const std::string& secret : from_files) {
-    message = base::HideRuns(message, secret);
-  }
-  return message;
-}
-
 }  // namespace
 
 absl::StatusOr<Config> Parse(const std::string& yaml, const std::string& file,
@@ -270,6 +261,7 @@ absl::StatusOr<Config> Parse(const std::string& yaml, const std::string& file,
                    "`messages.prefixes`");
     }
     ReadSchemaRegistry(root.Map("schema_registry"), &config.run.registry);
+    config.run.registry.secrets = config.from_files;
     config.run.pipeline.schema_refresh = config.run.registry.refresh;
     CheckFramings(&root, config);
     ReadDelivery(root.Map("delivery"), &config);
@@ -285,10 +277,10 @@ absl::StatusOr<Config> Parse(const std::string& yaml, const std::string& file,
   }
   if (!problems.lines.empty()) {
     return absl::InvalidArgumentError(
-        WithoutSecrets(absl::StrJoin(problems.lines, "\n"), config.from_files));
+        Hidden(absl::StrJoin(problems.lines, "\n"), config.from_files));
   }
   for (std::string& warning : problems.warnings) {
-    config.warnings.push_back(WithoutSecrets(std::move(warning), config.from_files));
+    config.warnings.push_back(Hidden(std::move(warning), config.from_files));
   }
   return config;
 }

@@ -31,7 +31,7 @@ absl::StatusOr<Settings> FromJson(const std::string& text, std::vector<std::stri
     if (value.is_string()) {
       settings[name] = value.get<std::string>();
     } else if (value.is_primitive() && !value.is_null()) {
-      settings[name] = value.dump();
+      settings[name] = value.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
     } else {
       notes->push_back(absl::StrFormat("%s: left out, because it is no text", name));
     }

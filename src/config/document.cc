@@ -1,5 +1,6 @@
 #include "config/document.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <set>
 
@@ -8,6 +9,7 @@
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 #include "base/status.h"
+#include "base/text.h"
 #include "config/debezium.h"
 #include "registry/http.h"
 
@@ -220,13 +222,14 @@ absl::StatusOr<std::string> Interpolate(const std::string& text,
 }
 
 std::string Hidden(std::string text, const std::vector<std::string>& from_files) {
+  if (std::find(from_files.begin(), from_files.end(), text) != from_files.end()) {
+    return "***";
+  }
+  text = base::HideRuns(text, from_files);
   for (const std::string& secret : from_files) {
-    if (text == secret) {
-      return "***";
+    if (secret.size() < kHiddenAnywhereMin) {
+      absl::StrReplaceAll({{"'" + secret + "'", "'***'"}}, &text);
     }
-    const bool anywhere = secret.size() >= kHiddenAnywhereMin;
-    absl::StrReplaceAll({{anywhere ? secret : "'" + secret + "'", anywhere ? "***" : "'***'"}},
-                        &text);
   }
   return text;
 }

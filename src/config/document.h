@@ -32,8 +32,9 @@ absl::StatusOr<YAML::Node> LoadDocument(const std::string& yaml, const std::stri
 // What files brought is hidden anywhere in a text from this size on.
 inline constexpr std::size_t kHiddenAnywhereMin = 8;
 
-// *** in place of what files brought: anywhere in the text, or, of fewer than 8 bytes, which may
-// stand there by chance, as the whole text or between single quotes.
+// *** in place of what files brought: also of pieces of it, since a value may be cut before it is
+// shown. Of fewer than 8 bytes, which may stand there by chance, only as the whole text or between
+// single quotes.
 std::string Hidden(std::string text, const std::vector<std::string>& from_files);
 
 // At most 1 MiB of it; as registry::ReadFile.

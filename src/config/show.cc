@@ -9,6 +9,7 @@
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
+#include "absl/strings/string_view.h"
 #include "base/status.h"
 #include "base/text.h"
 #include "config/config.h"
@@ -66,12 +67,14 @@ Scalar ShownConninfo(const std::string& conninfo) {
   if (hidden == nullptr) {
     return Literal(postgres::RedactConninfo(conninfo));
   }
-  std::string own = conninfo;
+  std::vector<std::pair<absl::string_view, absl::string_view>> foreign_texts;
   for (const std::string& secret : *hidden) {
     if (secret.size() >= kHiddenAnywhereMin || secret.find_first_of("'\\%") != std::string::npos) {
-      own = absl::StrReplaceAll(own, {{secret, "\n"}});
+      foreign_texts.emplace_back(secret, "\n");
     }
   }
+  // All at once, the longest first: one may be a part of another.
+  const std::string own = absl::StrReplaceAll(conninfo, foreign_texts);
   return Literal(postgres::RedactConninfo(conninfo, [&](const std::string& value) {
     const std::string shown = Shown(value);
     const bool foreign = own != conninfo && own.find(value) == std::string::npos;
@@ -312,6 +315,7 @@ Config InForce(const Config& before, const Config& now) {
   config.run.http.token = now.run.http.token;
   config.from_files.insert(config.from_files.end(), now.from_files.begin(), now.from_files.end());
   config.run.kafka.secrets = config.from_files;
+  config.run.registry.secrets = config.from_files;
   return config;
 }
 

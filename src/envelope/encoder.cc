@@ -46,12 +46,13 @@ bool IsRecordName(std::string_view name) {
 
 constexpr std::string_view kOwnPrefix = "walpost-";
 
-// What CloudEvents itself defines and what walpost adds; any other ce_NAME is an extension of the
-// event's own.
+// What CloudEvents itself defines, what walpost adds, and what would say how to read that; any
+// other ce_NAME is an extension of the event's own.
 constexpr std::string_view kCloudEventAttributes[] = {
-    "id",   "source",      "specversion", "type",         "datacontenttype",
-    "data", "data_base64", "dataschema",  "partitionkey", "recordedtime",
-    "time", "sequence",    "subject",     "traceparent",  "tracestate"};
+    "id",        "source",      "specversion",  "type",         "datacontenttype",
+    "data",      "data_base64", "dataschema",   "partitionkey", "recordedtime",
+    "time",      "sequence",    "sequencetype", "subject",      "traceparent",
+    "tracestate"};
 
 // Before an attribute. Those of HTTP and AMQP some readers take for Kafka's, too.
 constexpr std::string_view kCloudEventPrefixes[] = {CloudEventAttribute::kPrefix, "ce-",

@@ -123,7 +123,7 @@ absl::Status Apply(const PropertyList& properties, rd_kafka_conf_t* conf) {
         at += 5;
       }
       return absl::InvalidArgumentError(
-          absl::StrFormat("sink.kafka.properties: %s: %s", name, base::HideRuns(why, value)));
+          absl::StrFormat("sink.kafka.properties: %s: %s", name, base::HideRuns(why, {value})));
     }
   }
   return absl::OkStatus();
@@ -162,18 +162,15 @@ std::string Shown(std::string_view text, const KafkaOptions& options) {
   constexpr std::string_view kQuoted[] = {"sasl.mechanism", "sasl.mechanisms", "ssl.curves.list",
                                           "ssl.sigalgs.list"};
   constexpr std::size_t kNameMax = 32;
-  std::string shown(text);
+  std::vector<std::string> secrets = options.secrets;
   for (const auto& [name, value] : options.properties) {
     if (base::PropertyMayHoldSecret(name) ||
         (value.size() > kNameMax &&
          std::find(std::begin(kQuoted), std::end(kQuoted), name) != std::end(kQuoted))) {
-      shown = base::HideRuns(shown, value);
+      secrets.push_back(value);
     }
   }
-  for (const std::string& secret : options.secrets) {
-    shown = base::HideRuns(shown, secret);
-  }
-  return shown;
+  return base::HideRuns(text, secrets);
 }
 
 bool Compresses(const rd_kafka_conf_t* conf) {

@@ -45,7 +45,7 @@ std::string RenderHistoryJson(const std::deque<HistoryPoint>& points) {
     history["in_flight_events"].push_back(point.in_flight_events);
     history["oldest_age_ms"].push_back(point.oldest_age_ms);
   }
-  return history.dump() + "\n";
+  return history.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
 }
 
 }  // namespace walpost::observe

@@ -152,13 +152,14 @@ std::vector<std::string> NamesAmong(const std::vector<std::string>& allowed) {
 TopicRules::TopicRules(const TopicOptions& options, std::string implied)
     : own_(options.own.begin(), options.own.end()),
       by_aggregate_type_(options.by_aggregate_type.begin(), options.by_aggregate_type.end()) {
-  std::vector<std::string> allowed = options.allowed;
-  if (allowed.empty()) {
-    allowed.push_back(std::move(implied));
-    for (const auto& [type, topic] : options.by_aggregate_type) {
-      allowed.push_back(topic);
-    }
+  std::vector<std::string> written{std::move(implied)};
+  for (const auto& [type, topic] : options.by_aggregate_type) {
+    written.push_back(topic);
   }
+  std::vector<std::string> allowed = options.allowed.empty() ? written : options.allowed;
+  written.insert(written.end(), allowed.begin(), allowed.end());
+  std::copy_if(written.begin(), written.end(), std::back_inserter(underscored_),
+               [](const std::string& name) { return name.starts_with('_'); });
   for (std::string& name : allowed) {
     if (IsPattern(name)) {
       patterns_.push_back(std::move(name));
@@ -177,10 +178,14 @@ const std::string* TopicRules::Find(std::string_view aggregate_type) const {
 }
 
 bool TopicRules::IsAllowed(std::string_view topic) const {
+  const auto matches = [topic](const std::string& pattern) {
+    return MatchesPattern(topic, pattern);
+  };
+  if (topic.starts_with('_') && std::none_of(underscored_.begin(), underscored_.end(), matches)) {
+    return false;
+  }
   return allowed_.find(topic) != allowed_.end() ||
-         std::any_of(patterns_.begin(), patterns_.end(), [topic](const std::string& pattern) {
-           return MatchesPattern(topic, pattern);
-         });
+         std::any_of(patterns_.begin(), patterns_.end(), matches);
 }
 
 absl::Status TopicRules::Check(std::string_view topic) const {
@@ -199,9 +204,11 @@ absl::Status TopicRules::Check(std::string_view topic) const {
   if (!IsAllowed(topic)) {
     return UndeliverableError(
         kTopicNotAllowed,
-        absl::StrFormat("it asks for topic '%s', which is not one of "
-                        "`topics.allowed`: add it there, or correct what writes it",
-                        topic));
+        absl::StrFormat(
+            "it asks for topic '%s', which is not one of "
+            "`topics.allowed`%s: add it there, or correct what writes it",
+            topic,
+            topic.starts_with('_') ? " (only an entry that begins with '_' allows it)" : ""));
   }
   return absl::OkStatus();
 }

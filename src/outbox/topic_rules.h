@@ -48,7 +48,8 @@ bool IsLegalTopic(std::string_view topic);
 bool IsTopicCharacter(char c);
 
 struct TopicOptions {
-  // Names, and patterns in which '*' stands for any text. Empty: what the template can give.
+  // Names, and patterns in which '*' stands for any text. Empty: what the template can give. A
+  // topic that begins with '_', such as the Schema Registry's _schemas, needs one that does, too.
   std::vector<std::string> allowed;
   std::vector<std::pair<std::string, std::string>> by_aggregate_type;
   // What this pipeline reads or writes itself, beside the names that IsReservedTopic knows.
@@ -90,6 +91,7 @@ class TopicRules {
   std::set<std::string, std::less<>> own_;
   std::set<std::string, std::less<>> allowed_;
   std::vector<std::string> patterns_;
+  std::vector<std::string> underscored_;  // names and patterns of the configuration with '_' first
   std::map<std::string, std::string, std::less<>> by_aggregate_type_;
 };
 

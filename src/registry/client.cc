@@ -27,30 +27,46 @@ std::string BodyOf(const SchemaText& schema) {
   return body.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
-std::string SubjectPath(const std::string& subject) { return "/subjects/" + Http::Encode(subject); }
+absl::StatusOr<std::string> SubjectPath(const std::string& subject) {
+  RETURN_IF_ERROR(CheckSubject(subject));
+  return "/subjects/" + Http::Encode(subject);
+}
 
 }  // namespace
+
+absl::Status CheckSubject(const std::string& subject) {
+  const std::string path = "/" + subject + "/";
+  if (path.find("/./") != std::string::npos || path.find("/../") != std::string::npos) {
+    return absl::InvalidArgumentError(
+        absl::StrFormat("subject '%s' cannot be asked for, because paths are shortened by '.' and "
+                        "'..': correct schema_name, or the name of the import",
+                        subject));
+  }
+  return absl::OkStatus();
+}
 
 absl::Status Client::Reach() { return StatusFrom(http_.Get("/schemas/types")); }
 
 absl::StatusOr<Registered> Client::LookUp(const std::string& subject, const SchemaText& schema) {
-  return RegisteredFrom(http_.Post(SubjectPath(subject) + "?normalize=true", BodyOf(schema)));
+  ASSIGN_OR_RETURN(const std::string path, SubjectPath(subject));
+  return RegisteredFrom(http_.Post(path + "?normalize=true", BodyOf(schema)));
 }
 
 absl::StatusOr<Registered> Client::Latest(const std::string& subject) {
-  return RegisteredFrom(http_.Get(SubjectPath(subject) + "/versions/latest"));
+  ASSIGN_OR_RETURN(const std::string path, SubjectPath(subject));
+  return RegisteredFrom(http_.Get(path + "/versions/latest"));
 }
 
 absl::StatusOr<Registered> Client::Register(const std::string& subject, const SchemaText& schema) {
-  return RegisteredFrom(
-      http_.Post(SubjectPath(subject) + "/versions?normalize=true", BodyOf(schema)));
+  ASSIGN_OR_RETURN(const std::string path, SubjectPath(subject));
+  return RegisteredFrom(http_.Post(path + "/versions?normalize=true", BodyOf(schema)));
 }
 
 absl::StatusOr<Compatibility> Client::Compare(const std::string& subject,
                                               const SchemaText& schema) {
+  ASSIGN_OR_RETURN(const std::string path, SubjectPath(subject));
   return CompatibilityFrom(http_.Post(
-      "/compatibility" + SubjectPath(subject) + "/versions/latest?verbose=true&normalize=true",
-      BodyOf(schema)));
+      "/compatibility" + path + "/versions/latest?verbose=true&normalize=true", BodyOf(schema)));
 }
 
 absl::StatusOr<std::optional<envelope::SchemaGuid>> Client::GuidOf(std::int32_t id) {

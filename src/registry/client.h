@@ -43,6 +43,9 @@ struct Compatibility {
   std::string reasons;
 };
 
+// kInvalidArgument: a part of it is '.' or '..', which servers and proxies take out of a URL.
+absl::Status CheckSubject(const std::string& subject);
+
 class Client {
  public:
   explicit Client(RegistryOptions options) : http_(std::move(options)) {}

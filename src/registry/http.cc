@@ -181,9 +181,9 @@ absl::StatusOr<HttpAnswer> Http::Impl::Send(const std::string& path, const std::
     if (!answer.ok() && !absl::IsUnavailable(answer.status())) {
       return answer;
     }
-    const std::string what =
-        answer.ok() ? absl::StrFormat("the Schema Registry at %s answers %d", url, answer->code)
-                    : std::string(answer.status().message());
+    const std::string what = answer.ok() ? absl::StrFormat("the Schema Registry at %s answers %d",
+                                                           answer->url, answer->code)
+                                         : std::string(answer.status().message());
     failures = absl::UnavailableError(
         i == 0 ? what : absl::StrFormat("%s; %s", std::string(failures.message()), what));
   }
@@ -239,23 +239,30 @@ absl::StatusOr<HttpAnswer> Http::Impl::SendTo(const std::string& url, const std:
   } else {
     curl_easy_setopt(c, CURLOPT_HTTPGET, 1L);
   }
+  const std::string shown = ShownUrl(url, options);
   const CURLcode result = curl_easy_perform(c);
   curl_easy_setopt(c, CURLOPT_ERRORBUFFER, nullptr);
   if (received.too_large) {
     return absl::UnavailableError(
         absl::StrFormat("the Schema Registry at %s answers with more than %u bytes: is it one?",
-                        url, kAnswerBytesMax));
+                        shown, kAnswerBytesMax));
   }
   if (result != CURLE_OK) {
     curl.reset();  // a file that was wrong may be fixed
+    // The detail may name the host, which may be too short to be found in it.
+    const char* const detail = shown == url ? error.data() : "";
     return absl::UnavailableError(absl::StrFormat("the Schema Registry at %s cannot be reached: %s",
-                                                  url, TextOf(result, error.data())));
+                                                  shown, TextOf(result, detail)));
   }
   HttpAnswer answer;
   curl_easy_getinfo(c, CURLINFO_RESPONSE_CODE, &answer.code);
   answer.body = std::move(received.body);
-  answer.url = url;
+  answer.url = shown;
   return answer;
+}
+
+std::string ShownUrl(const std::string& url, const RegistryOptions& options) {
+  return base::HideRuns(url, options.secrets);
 }
 
 std::string ClearTextUrl(const RegistryOptions& options) {
@@ -284,7 +291,7 @@ std::string ClearTextWarning(const RegistryOptions& options) {
                    "the Schema Registry is asked in clear text at %s: whoever is on the way can "
                    "change schemas' ids, and take passwords; write https:// in "
                    "schema_registry.url",
-                   url);
+                   ShownUrl(url, options));
 }
 
 }  // namespace walpost::registry

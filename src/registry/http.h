@@ -29,6 +29,7 @@ struct RegistryOptions {
   std::string key_file;
   std::chrono::milliseconds timeout{5'000};    // of each request
   std::chrono::milliseconds refresh{300'000};  // of schemas that may change
+  std::vector<std::string> secrets;            // what is shown of a URL has no part of these
 };
 
 // ReadFile - the whole of a file, or of a pipe that ends in time: a configuration, a secret,
@@ -68,6 +69,10 @@ class Http {
   struct Impl;
   std::unique_ptr<Impl> impl_;
 };
+
+// ShownUrl - a URL for a message, with *** for the parts that are secret: it may be from a file.
+// Thread: any.
+std::string ShownUrl(const std::string& url, const RegistryOptions& options);
 
 // Encryption of the connections to a Schema Registry: https, or not.
 // Thread: any.

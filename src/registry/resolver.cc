@@ -31,12 +31,6 @@ const char* TypeName(SchemaType type) {
   return kProtobuf;
 }
 
-// The subject is a part of the URL, which servers and proxies may shorten.
-bool IsPath(const std::string& subject) {
-  const std::string path = "/" + subject + "/";
-  return path.find("/./") != std::string::npos || path.find("/../") != std::string::npos;
-}
-
 const char* WhyNotFound(const std::string& text, bool is_read) {
   if (is_read) {
     return "declares no message";
@@ -99,10 +93,7 @@ absl::StatusOr<const Descriptor*> Resolver::Describe(const SchemaNeed& need) con
 }
 
 absl::StatusOr<Schema> Resolver::Resolve(const SchemaNeed& need) {
-  if (IsPath(need.subject)) {
-    return absl::InvalidArgumentError(
-        absl::StrFormat("subject '%s' cannot be asked for: correct schema_name", need.subject));
-  }
+  RETURN_IF_ERROR(CheckSubject(need.subject));
   absl::StatusOr<Schema> schema = Find(need);
   if (absl::IsUnavailable(schema.status()) && client_.Reach().ok()) {
     return absl::AbortedError(

@@ -24,7 +24,7 @@ EMIT = """SELECT outbox.emit_message(prefix => 'shop', aggregate_type => %s, agg
 # White space, controls, letters whose other case is ASCII or longer, what is no character, and what names and types are made of.
 CHARACTERS = [*"aBz0-_.: \t\n\r\x01\x7f'\"\\/%{}$&=;,*", *"\u0085\u00a0\u017f\u212a\u0130\u0131\u2028\ufeff\u200b\ufffe\uffff\U0001f600\u0301\u00df\u1e9e"]
 HEADERS = ["id", "type", "content-type", "content_type", "walpost-position", "walpost-", "__value_schema_id", "__x", "ce_", "ce_x", "ce-foo", "ce_id", "ce-id",
-           "ce_type", "ce_time", "ce_data", "ce_data_base64", "ce_source", "ce_subject", "ce_specversion", "ce_sequence", "ce_traceparent", "ce_dataschema",
+           "ce_type", "ce_time", "ce_data", "ce_data_base64", "ce_source", "ce_subject", "ce_specversion", "ce_sequence", "ce_sequencetype", "ce_traceparent", "ce_dataschema",
            "ce_datacontenttype", "ce_partitionkey", "cloudEvents:id", "cloudEvents_type", "traceparent", "tracestate", "baggage", "tracingspancontext"]
 NUMBERS = ["1.7976931348623157e308", "1.797693134862315807e308", "1.7976931348623158e308", "1e309", "-1e308", "1e-400", "4.9e-324", "2e-324", "-0.0",
            "123456789012345678901234567890", "18446744073709551616", "-9223372036854775809", "0.1", "1E+2", "1.50"]

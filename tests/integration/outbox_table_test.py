@@ -52,7 +52,7 @@ def test_trace_context_of_the_transaction_is_taken_when_none_is_given(make_pipel
 
 # What IsOwnHeader of src/envelope/encoder.cc knows, in all formats.
 OWN_HEADERS = ["id", "type", "content-type", "walpost-", "walpost-x", "__value_schema_id", "ce_id", "ce_source", "ce_specversion", "ce_type", "ce_datacontenttype",
-               "ce_data", "ce_data_base64", "ce_dataschema", "ce_partitionkey", "ce_recordedtime", "ce_time", "ce_sequence", "ce_subject", "ce_traceparent",
+               "ce_data", "ce_data_base64", "ce_dataschema", "ce_partitionkey", "ce_recordedtime", "ce_time", "ce_sequence", "ce_sequencetype", "ce_subject", "ce_traceparent",
                "ce_tracestate", "ce-id", "cloudEvents:source", "cloudEvents_type"]
 
 REJECTED = [

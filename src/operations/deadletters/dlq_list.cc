@@ -326,9 +326,10 @@ std::string AsText(const DeadLetterJson& json) {
       }
       continue;
     }
-    const std::string shown = value.is_null()     ? "-"
-                              : value.is_string() ? Printable(value.get<std::string>(), 0)
-                                                  : value.dump();
+    const std::string shown =
+        value.is_null()     ? "-"
+        : value.is_string() ? Printable(value.get<std::string>(), 0)
+                            : value.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
     text += absl::StrFormat("%-22s%s\n", name, shown.empty() ? "-" : shown);
   }
   return text;

@@ -34,7 +34,7 @@ std::string Gap::ToJson() const {
   if (since_ms) {
     json["since_ms"] = *since_ms;
   }
-  return json.dump();
+  return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
 absl::StatusOr<Gap> Gap::FromJson(const std::string& text, const std::string& here) {
@@ -445,7 +445,8 @@ absl::Status Backfill::Note(const std::string& table, const Left& left) {
           "UPDATE walpost.pipeline SET backfill = coalesce(backfill, '{}') || "
           "jsonb_build_object($2::text, "
           "$3::jsonb) WHERE name = $1",
-          {options_.pipeline.name, table, note.dump()})
+          {options_.pipeline.name, table,
+           note.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace)})
       .status();
 }
 

@@ -111,7 +111,7 @@ std::string SlotsAsJson(const std::vector<SlotInfo>& slots) {
     item["invalidation_reason"] = slot.invalidation_reason;
     list.push_back(item);
   }
-  return list.dump(2) + "\n";
+  return list.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
 }
 
 std::string SlotsAsText(const std::vector<SlotInfo>& slots) {

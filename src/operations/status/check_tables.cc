@@ -333,8 +333,11 @@ class SchemaChecker {
       Fail("schema registry", reached);
       return std::move(result_);
     }
-    Add(Level::kOk, "schema registry",
-        absl::StrFormat("answers at %s", absl::StrJoin(options_.registry.urls, ", ")));
+    std::vector<std::string> urls;
+    for (const std::string& url : options_.registry.urls) {
+      urls.push_back(registry::ShownUrl(url, options_.registry));
+    }
+    Add(Level::kOk, "schema registry", absl::StrFormat("answers at %s", absl::StrJoin(urls, ", ")));
     for (std::uint32_t i = 0; options_.schemas && i < options_.sources.size(); ++i) {
       if (options_.sources[i].encoder.framing.framing != Framing::kNone && !result_.unreachable) {
         CheckSource(options_.sources[i], i);

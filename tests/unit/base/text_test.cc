@@ -228,12 +228,24 @@ TEST(SecretTest, NameSaysWhetherAValueIsShown) {
 }
 
 TEST(SecretTest, PiecesOfASecretAreHidden) {
-  EXPECT_EQ(HideRuns("bad: 'hunter2hunter2'", "hunter2hunter2"), "bad: '***'");
-  EXPECT_EQ(HideRuns("bad: hunter2hu", "hunter2hunter2"), "bad: ***") << "cut";
-  EXPECT_EQ(HideRuns("12345678 and 1234567", "x12345678x"), "*** and 1234567");
-  EXPECT_EQ(HideRuns("aaaaaaaaaaaa", "aaaaaaaa"), "***aaaa");
-  EXPECT_EQ(HideRuns("", "aaaaaaaa"), "");
-  EXPECT_EQ(HideRuns("short", "short"), "short");
+  EXPECT_EQ(HideRuns("bad: 'hunter2hunter2'", {"hunter2hunter2"}), "bad: '***'");
+  EXPECT_EQ(HideRuns("bad: hunter2hu", {"hunter2hunter2"}), "bad: ***") << "cut";
+  EXPECT_EQ(HideRuns("12345678 and 1234567", {"x12345678x"}), "*** and 1234567");
+  EXPECT_EQ(HideRuns("aaaaaaaaaaaa", {"aaaaaaaa"}), "***");
+  EXPECT_EQ(HideRuns("", {"aaaaaaaa"}), "");
+  EXPECT_EQ(HideRuns("short", {"short"}), "short");
+  EXPECT_EQ(HideRuns("hunter2hunter2", {}), "hunter2hunter2");
+}
+
+TEST(SecretTest, SecretThatIsAPartOfAnotherLeavesNothingOfIt) {
+  const std::string part = "walpost-prod";
+  const std::string whole = "walpost-prod-Tail";
+  for (const auto& secrets :
+       {std::vector<std::string>{part, whole}, std::vector<std::string>{whole, part}}) {
+    EXPECT_EQ(HideRuns("x walpost-prod-Tail y", secrets), "x *** y");
+    EXPECT_EQ(HideRuns("x walpost-prod y", secrets), "x *** y");
+  }
+  EXPECT_EQ(HideRuns("abcdefghijk", {"abcdefgh", "defghijk"}), "***") << "they overlap";
 }
 
 // Abseil (20220623) multiplies each 8 bytes, after an XOR with this constant of it, with the next

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "config/config.h"
+#include "unit/config/scoped_env.h"
 
 namespace walpost::config {
 namespace {
@@ -51,6 +52,14 @@ TEST(SchemaRegistryTest, UrlsAreAListWithCommas) {
   EXPECT_THAT(config->run.registry.urls, ElementsAre("http://a:8081", "https://b/apis/ccompat/v7"));
   EXPECT_EQ(config->run.registry.timeout, std::chrono::seconds(5));
   EXPECT_EQ(config->run.pipeline.schema_refresh, std::chrono::minutes(5));
+}
+
+TEST(SchemaRegistryTest, WhatFilesHoldIsSecretForTheRegistryToo) {
+  const TemporaryFile url("http://registry:8081/");
+  const auto config = With({"schema_registry={url: '${file:" + url.path() + "}'}"});
+  ASSERT_TRUE(config.ok()) << config.status();
+  EXPECT_THAT(config->run.registry.urls, ElementsAre("http://registry:8081"));
+  EXPECT_THAT(config->run.registry.secrets, ElementsAre("http://registry:8081/"));
 }
 
 // Whatever is wrong with it: a password may stand in it.

@@ -283,6 +283,26 @@ TEST(ShowTest, WhatAFileHoldsIsHiddenWhereverItStands) {
                     HasSubstr("x-b: \"***\""), HasSubstr("x-c: abc"), HasSubstr("https://a/***")));
 }
 
+TEST(ShowTest, FileThatIsAPartOfAnotherLeavesNothingOfItToSee) {
+  const TemporaryFile part("walpost-prod");
+  const TemporaryFile whole("walpost-prod-Tail");
+  const std::string shown = ShowWith({"outboxes=[{constant_headers: {x1: '${file:" + part.path() +
+                                      "}', x2: 'a ${file:" + whole.path() + "}'}}]"});
+  EXPECT_THAT(shown,
+              AllOf(HasSubstr("x1: \"***\""), HasSubstr("x2: a ***,"), Not(HasSubstr("Tail"))));
+}
+
+// Then it is not what the file holds any more.
+TEST(ShowTest, UrlOfAFileThatIsTakenApartIsHidden) {
+  for (const char* url : {"https://registry.example/S3cretPath/", " https://registry.example ",
+                          "https://one.registry.example/,https://two.registry.example/"}) {
+    const TemporaryFile file(url);
+    EXPECT_THAT(ShowWith({"schema_registry={url: '${file:" + file.path() + "}'}"}),
+                AllOf(Not(HasSubstr("registry.example")), Not(HasSubstr("S3cret"))))
+        << url;
+  }
+}
+
 // What is shown has its dollar signs doubled.
 TEST(ShowTest, SecretWithDollarSignsIsHidden) {
   for (const char* secret : {"hunter2$$hunter2", "hunter2${hunter2}", "$$hunter2", "$${a"}) {
@@ -313,6 +333,13 @@ TEST(ShowTest, SecretThatAConninfoSpellsDifferentlyIsHidden) {
   }
 }
 
+TEST(ShowTest, BriefValueInAConninfoOfAFileIsHiddenWhenAnotherFileIsAPartOfIt) {
+  Config config = ParseOk(kLeast);
+  config.run.source.conninfo = "user=somebody host=db1";
+  config.from_files = {"user=somebody", "user=somebody host=db1"};
+  EXPECT_THAT(Show(config), Not(HasSubstr("db1")));
+}
+
 TEST(ShowTest, WhatAFileHoldsIsHiddenInProblems) {
   const TemporaryFile secret("Hunter2 Hunter2\n");
   const TemporaryFile brief("N o\n");
@@ -335,7 +362,11 @@ TEST(KeysThatNeedRestartTest, ChangeOfWhatAFileHoldsIsSeen) {
   const Config before = ParseOk(kLeast, {"source.publication=${file:" + one.path() + "}"});
   const Config now = ParseOk(kLeast, {"source.publication=${file:" + two.path() + "}"});
   EXPECT_THAT(KeysThatNeedRestart(before, now), ElementsAre("source.publication"));
-  EXPECT_THAT(Show(InForce(before, now)), Not(HasSubstr("first-publication")));
+  const Config in_force = InForce(before, now);
+  EXPECT_THAT(Show(in_force), Not(HasSubstr("first-publication")));
+  const auto both = ElementsAre("first-publication", "other-publication");
+  EXPECT_THAT(in_force.run.kafka.secrets, both);
+  EXPECT_THAT(in_force.run.registry.secrets, both);
 }
 
 // librdkafka runs it when a client is made.

@@ -384,8 +384,9 @@ TEST_F(EncoderTest, EventBringsNoHeaderThatWalpostWritesInItsFormat) {
   EXPECT_TRUE(rejected(binary, "content-type"));
   EXPECT_TRUE(rejected(binary, "Content-Type"));
   for (const std::string_view name :
-       Names{"ce_id", "ce_specversion", "ce_sequence", "ce_data", "CE_ID", "ce_Source", "Ce_type",
-             "ce-id", "Ce-Source", "cloudEvents:id", "cloudevents:Type", "cloudEvents_source"}) {
+       Names{"ce_id", "ce_specversion", "ce_sequence", "ce_sequencetype", "CE-SequenceType",
+             "ce_data", "CE_ID", "ce_Source", "Ce_type", "ce-id", "Ce-Source", "cloudEvents:id",
+             "cloudevents:Type", "cloudEvents_source"}) {
     EXPECT_TRUE(rejected(binary, name)) << name;
     EXPECT_TRUE(rejected(structured, name)) << name;
     EXPECT_FALSE(rejected(raw, name)) << name;

@@ -59,6 +59,19 @@ TEST_F(SlotServerTest, ListAsJsonHasEveryField) {
   EXPECT_TRUE(slot.contains("invalidation_reason"));
 }
 
+TEST_F(SlotServerTest, SlotOfADatabaseWhoseNameIsNotUtf8IsListedAsJson) {
+  Server().Sql("CREATE DATABASE bytes ENCODING 'SQL_ASCII' TEMPLATE template0");
+  Server().Sql("CREATE DATABASE other");
+  Server().Sql("SELECT pg_create_logical_replication_slot('other', 'pgoutput')", "other");
+  Server().Sql("ALTER DATABASE other RENAME TO \"caf\xe9\"", "bytes");
+  const Outcome outcome = SlotList(Options().source, true);
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.error;
+  EXPECT_EQ(nlohmann::json::parse(outcome.output).at(0).at("database"), "caf\uFFFD");
+  Server().Sql("SELECT pg_drop_replication_slot('other')");
+  Server().Sql("DROP DATABASE \"caf\xe9\"", "bytes");
+  Server().Sql("DROP DATABASE bytes");
+}
+
 TEST_F(SlotServerTest, NoSlotIsAnEmptyList) {
   EXPECT_EQ(nlohmann::json::parse(SlotList(Options().source, true).output),
             nlohmann::json::array());

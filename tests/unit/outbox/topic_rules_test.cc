@@ -81,9 +81,31 @@ TEST(TopicRulesTest, NothingOfWalpostsOrKafkasIsADestinationWhateverIsAllowed) {
     }
   }
   options.allowed = {"*"};
-  for (const char* topic : {"_schemas", "walpost", "walposts", "a__b", "progress2"}) {
+  for (const char* topic : {"walpost", "walposts", "a__b", "progress2"}) {
     EXPECT_EQ(Reason(TopicRules(options, "*"), topic), "") << topic;
   }
+}
+
+// Other systems keep their own state in such topics: the Schema Registry in _schemas.
+TEST(TopicRulesTest, TopicThatBeginsWithAnUnderscoreIsAllowedOnlyWhereTheConfigurationSaysSo) {
+  for (const char* pattern : {"*", "**", "*schemas", "*_schemas"}) {
+    EXPECT_EQ(Reason(TopicRules({{pattern}, {}, {}}, "*"), "_schemas"), "topic_not_allowed")
+        << pattern;
+  }
+  EXPECT_EQ(Reason(TopicRules({{}, {}, {}}, "*schemas"), "_schemas"), "topic_not_allowed");
+  EXPECT_EQ(Reason(TopicRules({{"*"}, {}, {}}, "*"), "shop_v1"), "");
+  EXPECT_EQ(Reason(TopicRules({{"*", "_audit"}, {}, {}}, "*"), "_audit"), "");
+  EXPECT_EQ(Reason(TopicRules({{"*", "_audit"}, {}, {}}, "*"), "_schemas"), "topic_not_allowed");
+  EXPECT_EQ(Reason(TopicRules({{"_shop.*"}, {}, {}}, "*"), "_shop.order"), "");
+  EXPECT_EQ(Reason(TopicRules({{}, {}, {}}, "_shop.*"), "_shop.order"), "");
+}
+
+TEST(TopicRulesTest, TopicWithAnUnderscoreThatTheConfigurationItselfSendsToNeedsNoEntry) {
+  EXPECT_EQ(Reason(TopicRules({{"*"}, {}, {}}, "_audit"), "_audit"), "");
+  EXPECT_EQ(Reason(TopicRules({{"*"}, {{"login", "_audit"}}, {}}, "*"), "_audit"), "");
+  EXPECT_EQ(Reason(TopicRules({{}, {{"login", "_audit"}}, {}}, "shop.*"), "_audit"), "");
+  EXPECT_EQ(Reason(TopicRules({{"shop.*"}, {}, {}}, "_audit"), "_audit"), "topic_not_allowed")
+      << "not among those that are listed";
 }
 
 // "literal", "{placeholder}" for each part.

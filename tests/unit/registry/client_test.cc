@@ -55,6 +55,20 @@ TEST_F(ClientTest, LookUpSendsTheSchemaWithItsReferences) {
                             "references": [{"name": "i.proto", "subject": "i", "version": 2}]})"));
 }
 
+// The subject is a part of the URL, which servers and proxies may shorten.
+TEST_F(ClientTest, SubjectThatIsAPathIsNotAskedFor) {
+  mock_.AnswerAll(200, R"({"id": 5, "is_compatible": true})");
+  for (const char* subject : {"..", ".", "../config", "orders/.."}) {
+    const SchemaText schema{"JSON", "{}", {}};
+    EXPECT_TRUE(absl::IsInvalidArgument(client().LookUp(subject, schema).status())) << subject;
+    EXPECT_TRUE(absl::IsInvalidArgument(client().Latest(subject).status())) << subject;
+    EXPECT_TRUE(absl::IsInvalidArgument(client().Register(subject, schema).status())) << subject;
+    EXPECT_TRUE(absl::IsInvalidArgument(client().Compare(subject, schema).status())) << subject;
+  }
+  EXPECT_THAT(mock_.requests(), ::testing::IsEmpty());
+  EXPECT_TRUE(client().Latest("..orders...v1").ok());
+}
+
 TEST_F(ClientTest, RegisterAndLatestAskWhereTheyShould) {
   mock_.AnswerAll(200, R"({"id": 5})");
   EXPECT_EQ(client().Register("s", {"JSON", "{}", {}})->id, 5);

@@ -18,8 +18,10 @@
 namespace walpost::registry {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Not;
 using ::testing::SizeIs;
 
 RegistryOptions At(std::vector<std::string> urls) {
@@ -98,6 +100,31 @@ TEST_F(HttpTest, RegistryThatNobodyCanReachIsReportedWithEachUrl) {
   EXPECT_THAT(text, HasSubstr("the Schema Registry at " + mock_.url() + " answers 503"));
 }
 
+TEST_F(HttpTest, UrlThatIsSecretIsInNoMessage) {
+  mock_.AnswerAll(503, "");
+  other_.AnswerAll(200, std::string(Http::kAnswerBytesMax + 1, 'x'));
+  RegistryOptions options = At({dead_url_, mock_.url(), other_.url(), "http://no-host.invalid"});
+  for (const std::string& url : options.urls) {
+    options.secrets.push_back(url + "/");
+  }
+  const absl::Status status = Http(options).Get("/a").status();
+  EXPECT_TRUE(absl::IsUnavailable(status));
+  EXPECT_THAT(std::string(status.message()),
+              AllOf(HasSubstr("the Schema Registry at *** cannot be reached: "),
+                    HasSubstr("the Schema Registry at *** answers 503"),
+                    HasSubstr("the Schema Registry at *** answers with more than"),
+                    Not(HasSubstr("127.0.0.1")), Not(HasSubstr("no-host"))));
+  other_.AnswerAll(403, "");
+  EXPECT_EQ(Http(options).Get("/a")->url, "***");
+}
+
+// It may be too short to be hidden by itself.
+TEST_F(HttpTest, HostOfASecretUrlIsNotShownInWhatTheLibrarySays) {
+  RegistryOptions options = At({"http://h.test"});
+  options.secrets = options.urls;
+  EXPECT_THAT(std::string(Http(options).Get("/a").status().message()), Not(HasSubstr("h.test")));
+}
+
 TEST_F(HttpTest, OtherAnswersAreNotAskedForTwice) {
   mock_.AnswerAll(422, "{}");
   Http http(At({mock_.url(), other_.url()}));
@@ -157,6 +184,14 @@ TEST(RegistryEncryptionTest, HttpOverANetworkIsFound) {
   EXPECT_EQ(ClearTextUrl(Options({"https://one", "http://two:8081/path"})), "http://two:8081/path");
   EXPECT_EQ(ClearTextUrl(Options({"http://[2001:db8::1]:8081"})), "http://[2001:db8::1]:8081");
   EXPECT_THAT(ClearTextWarning(Options({"http://two"})), HasSubstr("http://two"));
+}
+
+TEST(RegistryEncryptionTest, WarningAboutASecretUrlDoesNotShowIt) {
+  RegistryOptions options = Options({"http://registry:8081"});
+  options.secrets = {"http://registry:8081/"};
+  EXPECT_THAT(ClearTextWarning(options),
+              AllOf(HasSubstr("in clear text at ***:"), HasSubstr("schema_registry.url"),
+                    Not(HasSubstr("8081"))));
 }
 
 TEST(RegistryEncryptionTest, HttpsAndThisMachineAreQuiet) {

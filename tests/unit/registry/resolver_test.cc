@@ -260,6 +260,10 @@ TEST_F(ResolverTest, SubjectThatIsAPathIsNotAskedFor) {
     SchemaNeed need = Shipped();
     need.subject = subject;
     EXPECT_TRUE(absl::IsInvalidArgument(resolver().Resolve(need).status())) << subject;
+    need.type = SchemaType::kJson;  // no imports, which are asked for before
+    const auto found = resolver().Examine(need);
+    ASSERT_TRUE(found.ok()) << found.status();
+    EXPECT_EQ(found->state, Finding::State::kRejected) << subject;
   }
   EXPECT_THAT(Lines(), ElementsAre());
 }

@@ -264,6 +264,8 @@ def test_file_is_as_long_as_allowed_and_no_longer(tree, name, limit):
     ("tests/support/w.cc", "std::this_thread::sleep_until(t);", "sleep_until"),
     ("src/base/w.cc", "usleep(10);", "usleep("),
     ("src/base/w.cc", "nanosleep(&pause, nullptr);", "nanosleep("),
+    ("src/base/w.cc", "return json.dump(2);", ".dump("),
+    ("src/base/w.cc", "return json->dump();", "->dump("),
 ])
 def test_banned_word_is_found(tree, name, line, word):
     tree.write(name, line + "\n")
@@ -278,6 +280,8 @@ def test_banned_word_is_found(tree, name, line, word):
     ("src/base/w.cc", "auto* header = ::new (memory) RecordHeader();"),
     ("src/base/w.cc", "int renew = new_size; // a new Thing"),
     ("src/runtime/loop.cc", "nanosleep(&pause, nullptr);"),
+    ("src/base/w.cc", "return json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace);"),
+    ("tests/support/w.cc", "return json.dump();"),
     ("tests/support/w.cc", "::testing::AddGlobalTestEnvironment(new ServerEnvironment());"),
     ("tests/support/w.py", "time.sleep(0.02)"),
     ("tests/bench/relay.cc", "std::cout << std::endl;"),
