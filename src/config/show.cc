@@ -48,9 +48,7 @@ class Scalar {
 };
 
 // Text that reads back as itself: a dollar sign that would open a variable is doubled.
-// Hidden before that, since what a file holds has them single.
-Scalar Literal(const std::string& original) {
-  const std::string text = Shown(original);
+Scalar Escaped(const std::string& text) {
   std::string literal;
   for (std::size_t i = 0; i < text.size(); ++i) {
     literal += text[i];
@@ -61,25 +59,29 @@ Scalar Literal(const std::string& original) {
   return Scalar(std::move(literal));
 }
 
+// Hidden before it is escaped, since what a file holds has single dollar signs.
+Scalar Literal(const std::string& original) { return Escaped(Shown(original)); }
+
 // libpq takes escapes and percent signs away, so what a file holds may not be in the value as it
 // was. A value is shown only where the conninfo says it outside of what came from files.
 Scalar ShownConninfo(const std::string& conninfo) {
   if (hidden == nullptr) {
     return Literal(postgres::RedactConninfo(conninfo));
   }
+  // All are replaced at once, the longest first: one may be a part of another.
   std::vector<std::pair<absl::string_view, absl::string_view>> foreign_texts;
   for (const std::string& secret : *hidden) {
     if (secret.size() >= kHiddenAnywhereMin || secret.find_first_of("'\\%") != std::string::npos) {
       foreign_texts.emplace_back(secret, "\n");
     }
   }
-  // All at once, the longest first: one may be a part of another.
   const std::string own = absl::StrReplaceAll(conninfo, foreign_texts);
-  return Literal(postgres::RedactConninfo(conninfo, [&](const std::string& value) {
-    const std::string shown = Shown(value);
+  const std::string redacted = postgres::RedactConninfo(conninfo, [&](const std::string& value) {
+    const bool whole = absl::StrReplaceAll(value, foreign_texts) == value;
     const bool foreign = own != conninfo && own.find(value) == std::string::npos;
-    return shown == value && foreign ? std::string("***") : shown;
-  }));
+    return whole && foreign ? std::string("***") : Shown(value);
+  });
+  return redacted == conninfo ? Literal(conninfo) : Escaped(redacted);
 }
 
 void ShowList(const std::vector<std::string>& names, YAML::Emitter* out) {
