@@ -108,9 +108,6 @@ constexpr std::chrono::milliseconds kNextBrokerForDecision{3'000};
 // For the first answer to a new client, which takes up to eight round trips, with TLS and a login.
 // Below Dispatcher::kReportWaitMin: a rejection that is asked about is waited for so long at first.
 constexpr std::chrono::milliseconds kFirstAnswerTimeout{4'000};
-// While the rest is silent, those that answer are asked again and again: then with a pause.
-constexpr std::chrono::milliseconds kPauseAfter{50};
-constexpr int kPauseMs = 20;
 constexpr int kAnswerTimeoutMs = static_cast<int>(kAnswerTimeout.count());
 
 void AskAboutTopic(rd_kafka_t* producer, bool describe, TopicQuestion* question) {
@@ -166,8 +163,7 @@ Answered AskEachBroker(const KafkaOptions& options, const std::vector<std::strin
         on_topic(metadata->topics[i]);
       }
     }
-    const bool silent = TimeLeft(until) < next_broker_for - kPauseAfter;
-    rd_kafka_poll(client->get(), silent ? kPauseMs : 1);
+    rd_kafka_poll(client->get(), 1);
   } while (!brokers.all_answered() && steady_clock::now() < until);
   return brokers.all_answered() ? Answered::kEach : Answered::kSome;
 }
