@@ -57,7 +57,8 @@ milliseconds LastingRejections::Count(std::string_view topic, const Rejection& r
   if (time->passed < wait) {
     return wait - time->passed;
   }
-  entry.lasted = {rejection.limit, sooner ? entry.lasted->need : time->need, now};
+  entry.lasted = {sooner ? entry.lasted->limit : time->limit,
+                  sooner ? entry.lasted->need : time->need, now};
   time.reset();
   return milliseconds(0);
 }

@@ -97,9 +97,13 @@ struct Brokers {
 
   void OnAnswer(const rd_kafka_metadata_t& metadata);
 
-  bool all_answered() const {
-    return std::includes(answered.begin(), answered.end(), known.begin(), known.end());
+  std::set<std::int32_t> unanswered() const {
+    std::set<std::int32_t> left = known;
+    std::erase_if(left, [this](std::int32_t id) { return answered.contains(id); });
+    return left;
   }
+
+  bool all_answered() const { return unanswered().empty(); }
 };
 
 // With the user's properties, as a producer that sends one at a time has them.

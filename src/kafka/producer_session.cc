@@ -483,13 +483,17 @@ std::optional<base::MonotonicTime> ProducerSession::NextDeadline() const {
   if (may_send_ && !failed_) {
     return now_.mono;
   }
-  if (!answered_.empty() || held_.answered() || (!looking_up_ && !to_look_up_.empty())) {
+  if (!answered_.empty() || held_.answered()) {
     return now_.mono;
   }
-  if (to_look_up_soon_.empty()) {
-    return next_refresh_;
+  base::MonotonicTime deadline = next_refresh_;
+  if (!looking_up_ && !to_look_up_.empty()) {
+    deadline = std::min(deadline, std::max(now_.mono, memory_->look_up_from));
   }
-  return std::min(topics_.at(to_look_up_soon_.front())->ask_from, next_refresh_);
+  if (!to_look_up_soon_.empty()) {
+    deadline = std::min(deadline, topics_.at(to_look_up_soon_.front())->ask_from);
+  }
+  return deadline;
 }
 
 }  // namespace walpost::kafka

@@ -41,9 +41,8 @@ class ProducerSession {
   static constexpr std::chrono::milliseconds kAskAgainAfter{500};
   // After a look-up that asked each broker, which connects anew, the next one begins no sooner.
   static constexpr std::chrono::milliseconds kAskEachAfter{150};
-  // A broker that did not answer a look-up is not waited for again so long, or for a moment only.
+  // Brokers that did not answer a look-up are not waited for again so long, or for a moment only.
   static constexpr std::chrono::milliseconds kSilentKept{10'000};
-  static constexpr std::chrono::milliseconds kSilentBrokerFor{100};
   // The next record gets what was found. After this time the topic is asked about again.
   static constexpr std::chrono::milliseconds kAnswerKept{5'000};
   // A record is rejected by a topic's limits, or partitions, that were read no longer ago than

@@ -82,7 +82,7 @@ void ProducerSession::StartLookUps() {
   // Shared by the two halves of the job.
   auto questions = std::make_shared<TopicQuestions>();
   if (now_.mono < memory_->silent_until) {
-    questions->next_broker_for = kSilentBrokerFor;
+    questions->silent_brokers = memory_->silent_brokers;
   }
   while (!to_look_up_.empty() &&
          questions->each.size() < (together ? kQuestionsTogether : kQuestions)) {
@@ -119,7 +119,8 @@ void ProducerSession::FinishLookUps(const TopicQuestions& questions) {
   if (questions.answered != Answered::kNotAsked) {
     memory_->look_up_from = now_.mono + kAskEachAfter;
   }
-  if (questions.answered == Answered::kSome && questions.next_broker_for > kSilentBrokerFor) {
+  if (questions.answered == Answered::kSome && now_.mono >= memory_->silent_until) {
+    memory_->silent_brokers = questions.silent_brokers;
     memory_->silent_until = now_.mono + kSilentKept;
   }
   for (const TopicQuestion& found : questions.each) {

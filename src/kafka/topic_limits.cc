@@ -268,7 +268,7 @@ std::int64_t LimitWantedBy(const envelope::Record& record, delivery::FailureKind
     case delivery::FailureKind::kRecordInvalid:
       return record.key ? 1 : 2;
     case delivery::FailureKind::kPartitionUnknown:
-      return record.partition + 1;
+      return std::int64_t{record.partition} + 1;
     default:
       return 0;
   }

@@ -108,6 +108,7 @@ constexpr std::chrono::milliseconds kNextBrokerForDecision{3'000};
 // For the first answer to a new client, which takes up to eight round trips, with TLS and a login.
 // Below Dispatcher::kReportWaitMin: a rejection that is asked about is waited for so long at first.
 constexpr std::chrono::milliseconds kFirstAnswerTimeout{4'000};
+constexpr std::chrono::milliseconds kSilentBrokerFor{100};
 constexpr int kAnswerTimeoutMs = static_cast<int>(kAnswerTimeout.count());
 
 void AskAboutTopic(rd_kafka_t* producer, bool describe, TopicQuestion* question) {
@@ -133,9 +134,11 @@ void AskAboutTopic(rd_kafka_t* producer, bool describe, TopicQuestion* question)
 
 using OnTopic = std::function<void(const rd_kafka_metadata_topic_t& topic)>;
 
-// About all of them, with a client of its own: what each broker says.
+// About all of them, with a client of its own: what each broker says. Those of `silent` are not
+// waited for; afterwards it has those that did not answer.
 Answered AskEachBroker(const KafkaOptions& options, const std::vector<std::string>& names,
-                       const OnTopic& on_topic, std::chrono::milliseconds next_broker_for) {
+                       const OnTopic& on_topic, std::chrono::milliseconds next_broker_for,
+                       std::set<std::int32_t>* silent = nullptr) {
   const absl::StatusOr<Producer> client = MakeClient(options, RD_KAFKA_PRODUCER);
   if (!client.ok()) {
     return Answered::kNone;  // the producer's own requests will show it
@@ -158,13 +161,19 @@ Answered AskEachBroker(const KafkaOptions& options, const std::vector<std::strin
     const std::size_t answered = brokers.answered.size();
     brokers.OnAnswer(*metadata);
     if (brokers.answered.size() > answered) {
-      until = steady_clock::now() + next_broker_for;
+      const std::set<std::int32_t> left = brokers.unanswered();
+      const bool only_silent = silent != nullptr && std::includes(silent->begin(), silent->end(),
+                                                                  left.begin(), left.end());
+      until = steady_clock::now() + (only_silent ? kSilentBrokerFor : next_broker_for);
       for (int i = 0; i < metadata->topic_cnt; ++i) {
         on_topic(metadata->topics[i]);
       }
     }
     rd_kafka_poll(client->get(), 1);
   } while (!brokers.all_answered() && steady_clock::now() < until);
+  if (silent != nullptr) {
+    *silent = brokers.unanswered();
+  }
   return brokers.all_answered() ? Answered::kEach : Answered::kSome;
 }
 
@@ -189,13 +198,14 @@ void AskTogether(const KafkaOptions& options, TopicQuestions* questions) {
     }
   };
   questions->answered = std::min(
-      questions->answered, AskEachBroker(options, names, on_topic, questions->next_broker_for));
+      questions->answered,
+      AskEachBroker(options, names, on_topic, kNextBrokerForLookUp, &questions->silent_brokers));
 }
 
 // Of those that are not there, may not be described, or have fewer partitions than before, by what
 // one broker says.
 void FindDisputed(const KafkaOptions& options, TopicQuestions* questions) {
-  TopicQuestions again{.each = {}, .next_broker_for = questions->next_broker_for};
+  TopicQuestions again{.each = {}, .silent_brokers = questions->silent_brokers};
   std::vector<TopicQuestion*> doubtful;
   for (TopicQuestion& question : questions->each) {
     const FailureKind answer = Classify(question.topic_error);
@@ -216,6 +226,7 @@ void FindDisputed(const KafkaOptions& options, TopicQuestions* questions) {
                             again.each[i].partitions > doubtful[i]->partitions;
   }
   questions->answered = std::min(questions->answered, again.answered);
+  questions->silent_brokers = std::move(again.silent_brokers);
 }
 
 // A leader than `known` has; one that is not there is none.

@@ -53,7 +53,8 @@ struct TopicMemory {
   // Each broker is asked with a client of its own, which connects anew: not for each row of a
   // writer.
   base::MonotonicTime look_up_from;
-  // A broker did not answer: until then look-ups do not wait for it once more.
+  // They did not answer: until then look-ups do not wait for them once more.
+  std::set<std::int32_t> silent_brokers;
   base::MonotonicTime silent_until;
   ProducerLimits limits;
   // By topic, limits under which it rejected a time that they allow: until others are read, they
@@ -128,13 +129,13 @@ enum class Answered : std::uint8_t { kNone, kSome, kEach, kNotAsked };
 // One look-up.
 struct TopicQuestions {
   std::vector<TopicQuestion> each;
-  std::chrono::milliseconds next_broker_for = kNextBrokerForLookUp;
+  std::set<std::int32_t> silent_brokers;  // not to be waited for; afterwards: that did not answer
   Answered answered = Answered::kNotAsked;
 };
 
 // One after the other, so that the producer knows them too. With their limits if `describe`. What
 // looks wrong is asked of each broker, with a client of its own: of each that is listed by those
-// that answer, until none has for `next_broker_for`.
+// that answer, until none has for a second, or for a moment where only silent ones are left.
 void AskAboutTopics(const KafkaOptions& options, rd_kafka_t* producer, bool describe,
                     TopicQuestions* questions);
 

@@ -221,7 +221,6 @@ TEST_F(LastingRejectionsTest, SmallerLimitThenWhatTheOneBeforeTookMustLastAsLong
   };
   EXPECT_EQ(await(100, 200), kWait);
   EXPECT_EQ(await(50, 200), milliseconds(0)) << "neither takes it";
-  EXPECT_EQ(await(100, 200), milliseconds(0));
   EXPECT_EQ(await(50, 80), kWait);
   EXPECT_EQ(await(50, 60), milliseconds(0));
   EXPECT_EQ(await(50, 200), milliseconds(0));

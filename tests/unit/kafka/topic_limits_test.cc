@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <limits>
 #include <string>
 
 namespace walpost::kafka {
@@ -97,6 +98,12 @@ TEST(LimitWantedByTest, ALimitThatIsNotSmallerTakesTheRecord) {
   EXPECT_TRUE(fits(FailureKind::kRecordInvalid, LimitsOf({{"cleanup.policy", "delete"}})));
   EXPECT_FALSE(fits(FailureKind::kRecordInvalid, LimitsOf({{"cleanup.policy", "compact"}})));
   EXPECT_FALSE(fits(FailureKind::kRecordInvalid, TopicLimits())) << "not known";
+}
+
+TEST(LimitWantedByTest, HighestPartitionWantsOneMore) {
+  envelope::Record record;
+  record.partition = std::numeric_limits<std::int32_t>::max();
+  EXPECT_EQ(LimitWantedBy(record, FailureKind::kPartitionUnknown), std::int64_t{1} << 31U);
 }
 
 TEST(MayBeBehindTest, LeaderLearnsOfALimitOrARightLater) {

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -92,6 +93,26 @@ TEST(TopicLookUp, BrokerThatIsSomeRoundTripsAwayIsHeardOfATopicThatTheNearestDoe
   AskWhichTopicsAreRejected(options, &questions);
   EXPECT_GE(std::chrono::steady_clock::now() - began, 2 * kRoundTrip) << "to connect, and to ask";
   EXPECT_TRUE(questions.each.front().asked);
+}
+
+TEST(TopicLookUp, BrokerThatDidNotAnswerIsNotWaitedForAgain) {
+  testing::MockKafka kafka(/*brokers=*/2);
+  kafka.FailTopic("orders", RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART);
+  kafka.SetDelay(60'000, /*broker=*/2);
+  KafkaOptions options;
+  options.properties = {{"bootstrap.servers", kafka.bootstrap()}};
+  TopicQuestions questions;
+  questions.each.emplace_back().name = "orders";
+  const auto ask = [&] {
+    const auto began = std::chrono::steady_clock::now();
+    AskWhichTopicsAreRejected(options, &questions);
+    return std::chrono::steady_clock::now() - began;
+  };
+  questions.silent_brokers = {3};
+  EXPECT_GE(ask(), kNextBrokerForLookUp) << "another one did not answer before";
+  EXPECT_EQ(questions.answered, Answered::kSome);
+  EXPECT_EQ(questions.silent_brokers, std::set<std::int32_t>{2});
+  EXPECT_LT(ask(), kNextBrokerForLookUp);
 }
 
 TEST_F(TopicLookUpTest, LeadersThatTheBrokerNamesTooAreAgreed) {
