@@ -135,24 +135,35 @@ Reconciled entries::ComparedOf(const Entry& row, std::string_view id,
 }
 
 // A record is no older than its row by a clock that both go by. Where walpost's clock is behind, or
-// a row's time is that of another time zone, rows look younger than they are.
+// a row's time is that of another time zone, rows look younger than they are. An id that comes
+// again shows nothing: its record may be another row's.
 absl::Status Reconciliation::CompareClocks() {
   std::vector<std::int64_t> ahead_ms(topics_.size(), 0);
   for (std::size_t bucket = 0; bucket < DiskBuckets::kBuckets; ++bucket) {
-    std::map<std::tuple<std::uint32_t, std::array<std::uint64_t, 2>, std::string>, std::int64_t>
-        rows;  // come first
+    struct Seen {
+      std::uint32_t count = 0;
+      std::pair<std::uint32_t, std::array<std::uint64_t, 2>> topic_and_key;
+      std::int64_t at_ms = 0;
+    };
+
+    std::map<std::string, std::pair<Seen, Seen>, std::less<>> events;  // a row, and a record
     RETURN_IF_ERROR(ids_.ForEach(bucket, [&](std::string_view id, std::string_view data) {
       const auto entry = ReadBytes<Entry>(data);
-      const std::tuple name(entry.topic, entry.key, std::string(id));
-      if (entry.kind == Kind::kRow) {
-        std::int64_t& at_ms = rows[name];
-        at_ms = std::max(at_ms, entry.at_ms);
-      } else if (entry.kind == Kind::kRecord && !entry.redelivered && rows.contains(name)) {
-        const std::int64_t behind_ms = rows[name] - std::max(entry.at_ms, std::int64_t{0});
-        ahead_ms[entry.topic] = std::max(ahead_ms[entry.topic], behind_ms);
+      const bool row = entry.kind == Kind::kRow;
+      if (row || (entry.kind == Kind::kRecord && !entry.redelivered)) {
+        auto& event = events[std::string(id)];
+        Seen& seen = row ? event.first : event.second;
+        seen = {seen.count + 1, {entry.topic, entry.key}, std::max(entry.at_ms, std::int64_t{0})};
       }
       return absl::OkStatus();
     }));
+    for (const auto& [id, event] : events) {
+      const auto& [row, record] = event;
+      if (row.count == 1 && record.count == 1 && row.topic_and_key == record.topic_and_key) {
+        std::int64_t& ahead = ahead_ms[row.topic_and_key.first];
+        ahead = std::max(ahead, row.at_ms - record.at_ms);
+      }
+    }
   }
   for (std::uint32_t topic = 0; topic < topics_.size(); ++topic) {
     topics_[topic].gaps.BeginLater(ahead_ms[topic]);
