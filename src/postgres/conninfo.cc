@@ -210,11 +210,12 @@ std::string RedactConninfo(const std::string& conninfo,
     if (option->val == nullptr) {
       continue;
     }
-    const std::string value = option->val;
+    // Masked first: what is hidden may be a setting's name.
+    const std::string masked = MaskSettings(option->val);
     const bool hidden = IsSecret(*option) || HoldsSecret(*option);
-    shown += absl::StrFormat(
-        "%s%s=%s", shown.empty() ? "" : " ", option->keyword,
-        hidden ? "***" : ConninfoValue(MaskSettings(shown_value ? shown_value(value) : value)));
+    shown +=
+        absl::StrFormat("%s%s=%s", shown.empty() ? "" : " ", option->keyword,
+                        hidden ? "***" : ConninfoValue(shown_value ? shown_value(masked) : masked));
   }
   return shown;
 }

@@ -251,8 +251,9 @@ absl::StatusOr<HttpAnswer> Http::Impl::SendTo(const std::string& url, const std:
     curl.reset();  // a file that was wrong may be fixed
     // The detail may name the host, which may be too short to be found in it.
     const char* const detail = shown == url ? error.data() : "";
-    return absl::UnavailableError(absl::StrFormat("the Schema Registry at %s cannot be reached: %s",
-                                                  shown, TextOf(result, detail)));
+    return absl::UnavailableError(
+        absl::StrFormat("the Schema Registry at %s cannot be reached: %s", shown,
+                        base::HideRuns(TextOf(result, detail), options.secrets)));
   }
   HttpAnswer answer;
   curl_easy_getinfo(c, CURLINFO_RESPONSE_CODE, &answer.code);

@@ -333,6 +333,13 @@ TEST(ShowTest, SecretThatAConninfoSpellsDifferentlyIsHidden) {
   }
 }
 
+TEST(ShowTest, SettingWhoseNameAFileHoldsTooIsHidden) {
+  Config config = ParseOk(kLeast);
+  config.run.source.conninfo = "host=h options='-c app.password=NewSecret2'";
+  config.from_files = {"host=db1 options='-c app.password=OldSecret1'"};
+  EXPECT_THAT(Show(config), Not(HasSubstr("NewSecret2")));
+}
+
 TEST(ShowTest, BriefValueInAConninfoOfAFileIsHiddenWhenAnotherFileIsAPartOfIt) {
   Config config = ParseOk(kLeast);
   config.run.source.conninfo = "user=somebody host=db1";
