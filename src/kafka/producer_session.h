@@ -51,7 +51,6 @@ class ProducerSession {
   // Topics lose no partitions. So long look-ups must say so before it counts: a broker that is cut
   // off from the controller goes on answering with what it knew before.
   static constexpr std::chrono::milliseconds kFewerWait{60'000};
-  // After a rejection the same answers reject the next record so soon, for so long.
   // A record is dated far back by limits that were read no longer ago than this.
   static constexpr std::chrono::milliseconds kLimitsDate{30'000};
   // Where a partition reports nothing for so long, leaders are looked at; so often at most a

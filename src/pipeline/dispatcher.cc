@@ -75,7 +75,7 @@ void Dispatcher::Pump() {
   // What came before a halt is still delivered, by a new session if need be.
   const delivery::Sequence end = halt_at_ ? halt_at_->sequence : tracker_->next_sequence();
   // What waited for its topic goes first: a record that is sent again may have it looked up again.
-  const bool goes_on = SubmitHeld(end);
+  const bool goes_on = topics_.empty() || SubmitHeld(end);
   SubmitOwn(now_);  // before the line, so that they have their turn one at a time too
   if (goes_on) {
     SubmitLine(end);
