@@ -155,7 +155,7 @@ Answered AskEachBroker(const KafkaOptions& options, const std::vector<std::strin
     if (rd_kafka_metadata(client->get(), 0, nullptr, &raw,
                           std::max(1, static_cast<int>(TimeLeft(until).count()))) !=
         RD_KAFKA_RESP_ERR_NO_ERROR) {
-      return brokers.answered.empty() ? Answered::kNone : Answered::kSome;
+      break;  // also where the time ends before a broker far away has answered once more
     }
     const Metadata metadata(raw);
     const std::size_t answered = brokers.answered.size();
@@ -171,6 +171,9 @@ Answered AskEachBroker(const KafkaOptions& options, const std::vector<std::strin
     }
     rd_kafka_poll(client->get(), 1);
   } while (!brokers.all_answered() && steady_clock::now() < until);
+  if (brokers.answered.empty()) {
+    return Answered::kNone;
+  }
   if (silent != nullptr) {
     *silent = brokers.unanswered();
   }
