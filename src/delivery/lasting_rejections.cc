@@ -17,7 +17,8 @@ bool NeedsMuchLess(std::size_t need, std::size_t than) { return need < than - th
 // Whether what was said before speaks of this record, too.
 template <typename Said>
 bool IsLike(const Rejection& rejection, const Said& before) {
-  return !NeedsMuchLess(rejection.need, before.need) && !rejection.IsTakenOnlyBy(before.limit);
+  return !NeedsMuchLess(rejection.need, before.need) && !rejection.IsTakenOnlyBy(before.limit) &&
+         !(rejection.contradicted_at && *rejection.contradicted_at >= before.counted_to);
 }
 
 // How much a record needs of what rejections of the kind are about; 0 = nothing.
@@ -66,14 +67,17 @@ milliseconds LastingRejections::Count(std::string_view topic, const Rejection& r
 milliseconds LastingRejections::Count(const envelope::Record& record, const Failure& failure,
                                       milliseconds counted_max, base::MonotonicTime now) {
   return failure.must_last ? Count(record.topic,
-                                   {failure.kind, failure.limit, failure.limit_wanted,
-                                    NeedOf(failure.kind, record)},
+                                   {.kind = failure.kind,
+                                    .limit = failure.limit,
+                                    .limit_wanted = failure.limit_wanted,
+                                    .need = NeedOf(failure.kind, record),
+                                    .contradicted_at = failure.contradicted_at},
                                    counted_max, now)
                            : milliseconds(0);
 }
 
 milliseconds LastingRejections::WaitAgain(const Lasted& lasted, base::MonotonicTime now) const {
-  return now < lasted.at + kAtOnce ? milliseconds(0) : std::min(wait_, kWaitAgain);
+  return now < lasted.counted_to + kAtOnce ? milliseconds(0) : std::min(wait_, kWaitAgain);
 }
 
 // About a record it is kept longer by the time that the topic may have waited for other kinds
@@ -81,7 +85,7 @@ milliseconds LastingRejections::WaitAgain(const Lasted& lasted, base::MonotonicT
 bool LastingRejections::IsOld(FailureKind kind, const Lasted& lasted,
                               base::MonotonicTime now) const {
   constexpr int kOtherKinds = 2;
-  return now >= lasted.at + (IsAboutARecord(kind) ? kKept + kOtherKinds * wait_ : kAtOnce);
+  return now >= lasted.counted_to + (IsAboutARecord(kind) ? kKept + kOtherKinds * wait_ : kAtOnce);
 }
 
 void LastingRejections::OnTaken(const envelope::Record& record, base::MonotonicTime now) {

@@ -33,6 +33,7 @@ struct Rejection {
   std::int64_t limit_wanted = 0;  // the smallest that takes the record; 0 = not known
   std::size_t need = 1;           // of the record; 1 where there is no more or less
   bool silent = false;            // not all brokers have answered
+  std::optional<base::MonotonicTime> contradicted_at = std::nullopt;  // as Failure has it
 
   bool IsTakenBy(std::int64_t other) const { return limit_wanted != 0 && limit_wanted <= other; }
 
@@ -95,7 +96,7 @@ class LastingRejections {
   struct Lasted {
     std::int64_t limit = 0;
     std::size_t need = 1;
-    base::MonotonicTime at;  // the last one that counted
+    base::MonotonicTime counted_to;  // the last one that counted
   };
 
   struct Entry {

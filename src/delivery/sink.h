@@ -62,6 +62,8 @@ struct Failure {
   // larger one takes more. 0 = never read, or there is none.
   std::int64_t limit = 0;
   std::int64_t limit_wanted = 0;  // the smallest that takes the record; 0 = not known
+  // When a broker last said otherwise about the topic: no time from before counts.
+  std::optional<base::MonotonicTime> contradicted_at = std::nullopt;
 
   // An answer that must last is, once it has lasted.
   bool IsAboutTheRecord() const { return IsAboutARecord(kind); }

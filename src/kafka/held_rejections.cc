@@ -123,7 +123,7 @@ std::vector<HeldRejections::Held> HeldRejections::TakeDecided(base::MonotonicTim
     if (IsKnownToLead(held, now)) {
       decided.push_back(std::move(held));
     } else if (asked != nullptr && asked->topic == held.topic && asked->leaders == held.leaders) {
-      RejectAgainLater(asked->answer, &held);
+      RejectAgainLater(asked->answer, now, &held);
       decided.push_back(std::move(held));
     } else {
       held_.push_back(std::move(held));
@@ -139,7 +139,7 @@ bool HeldRejections::IsKnownToLead(const Held& held, base::MonotonicTime now) co
 }
 
 // By another producer, which may ask another broker.
-void HeldRejections::RejectAgainLater(Leadership answer, Held* held) {
+void HeldRejections::RejectAgainLater(Leadership answer, base::MonotonicTime now, Held* held) {
   const bool disputed = answer == Leadership::kDisputed;
   held->failure.kind = delivery::FailureKind::kSessionEnded;
   held->failure.must_last = false;
@@ -147,7 +147,10 @@ void HeldRejections::RejectAgainLater(Leadership answer, Held* held) {
       disputed ? "; another broker names another leader, so this one may be cut off from the "
                  "controller"
                : "; no broker has said who leads, so this one may be cut off from the controller";
-  memory_->compare_leaders = memory_->compare_leaders || disputed;
+  if (disputed) {
+    memory_->compare_leaders = true;
+    memory_->OnContradicted(held->topic, now);
+  }
 }
 
 std::vector<HeldRejections::Held> HeldRejections::TakeAll() {

@@ -83,7 +83,7 @@ class HeldRejections {
 
   void TakeAnswer(base::MonotonicTime now);
   bool IsKnownToLead(const Held& held, base::MonotonicTime now) const;
-  void RejectAgainLater(Leadership answer, Held* held);
+  void RejectAgainLater(Leadership answer, base::MonotonicTime now, Held* held);
 
   const KafkaOptions options_;
   base::BlockingRunner* const runner_;

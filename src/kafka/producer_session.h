@@ -152,6 +152,7 @@ class ProducerSession {
   void FinishLookUps(const TopicQuestions& questions);
   // Whether it is known now what the topic is.
   bool TakeAnswer(const TopicQuestion& found, TopicState* topic);
+  void OnContradicted(const TopicQuestion& found);
   bool TakeRejection(const TopicQuestion& found, TopicState* topic);
   void TakeLimits(const TopicQuestion& found, TopicState* topic);
   void RefreshCounts();

@@ -180,6 +180,7 @@ void ProducerSession::HoldRejection(delivery::Sequence sequence, delivery::Failu
   std::vector<envelope::RecordHeader> headers;
   const envelope::Record record = RecordIn(message, &headers);
   failure.must_last = MayBeBehind(failure.kind, record);
+  failure.contradicted_at = memory_->ContradictedAt(topic.name);
   // By those that were read last, also where nobody has answered since.
   if (const auto read = memory_->read_limits.find(topic.name); read != memory_->read_limits.end()) {
     failure.limit = LimitOf(failure.kind, read->second);

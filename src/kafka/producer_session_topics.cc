@@ -153,7 +153,8 @@ bool ProducerSession::TakeAnswer(const TopicQuestion& found, TopicState* topic) 
     return false;
   }
   facts_->OnAnswer();
-  if (found.disputed) {
+  if (found.disputed()) {
+    OnContradicted(found);
     OnStaleBroker(absl::StrFormat("brokers do not agree about topic '%s'", topic->name));
     return false;
   }
@@ -184,6 +185,16 @@ bool ProducerSession::TakeAnswer(const TopicQuestion& found, TopicState* topic) 
   return true;
 }
 
+// A broker knows more of the topic than the one that was asked: nothing from before counts.
+void ProducerSession::OnContradicted(const TopicQuestion& found) {
+  memory_->OnContradicted(found.name, now_.mono);
+  memory_->rejections.OnLimit(found.name, FailureKind::kPartitionUnknown,
+                              found.partitions_elsewhere);
+  if (const auto known = memory_->partitions.find(found.name); known != memory_->partitions.end()) {
+    known->second.fewer_since.reset();
+  }
+}
+
 bool ProducerSession::TakeRejection(const TopicQuestion& found, TopicState* topic) {
   const FailureKind kind = Classify(found.topic_error);
   std::string why;
@@ -207,6 +218,7 @@ bool ProducerSession::TakeRejection(const TopicQuestion& found, TopicState* topi
       return false;
   }
   topic->rejection = Failure{kind, std::move(why)};
+  topic->rejection.contradicted_at = memory_->ContradictedAt(topic->name);
   topic->phase = TopicState::Phase::kRejected;
   return true;
 }
@@ -255,7 +267,11 @@ std::optional<SubmitResult> ProducerSession::CheckLimits(const envelope::Record&
     return DateNeedsLimits(record, *topic) ? std::optional(LookUpFirst(topic)) : std::nullopt;
   }
   const FailureKind kind = lacks_key ? FailureKind::kRecordInvalid : FailureKind::kRecordTooLarge;
-  if (!HasLasted({kind, LimitOf(kind, limits), LimitWantedBy(record, kind)}, sequence, topic)) {
+  const delivery::Rejection rejection{.kind = kind,
+                                      .limit = LimitOf(kind, limits),
+                                      .limit_wanted = LimitWantedBy(record, kind),
+                                      .contradicted_at = memory_->ContradictedAt(topic->name)};
+  if (!HasLasted(rejection, sequence, topic)) {
     return LookUpFirst(topic);  // they may have been changed meanwhile
   }
   if (lacks_key) {
@@ -278,7 +294,8 @@ SubmitResult ProducerSession::OnMissingPartition(std::int32_t partition,
   const delivery::Rejection rejection{.kind = FailureKind::kPartitionUnknown,
                                       .limit = static_cast<std::int64_t>(topic->partition_count),
                                       .limit_wanted = std::int64_t{partition} + 1,
-                                      .silent = !topic->each_answered};
+                                      .silent = !topic->each_answered,
+                                      .contradicted_at = memory_->ContradictedAt(topic->name)};
   if (!topic->asked_each_broker || !HasLasted(rejection, sequence, topic)) {
     topic->partition_wanted = true;
     return LookUpFirst(topic);  // they may have been added meanwhile

@@ -225,8 +225,10 @@ void FindDisputed(const KafkaOptions& options, TopicQuestions* questions) {
   }
   AskTogether(options, &again);
   for (std::size_t i = 0; i < again.each.size(); ++i) {
-    doubtful[i]->disputed = again.each[i].topic_error == RD_KAFKA_RESP_ERR_NO_ERROR &&
-                            again.each[i].partitions > doubtful[i]->partitions;
+    if (again.each[i].topic_error == RD_KAFKA_RESP_ERR_NO_ERROR &&
+        again.each[i].partitions > doubtful[i]->partitions) {
+      doubtful[i]->partitions_elsewhere = again.each[i].partitions;
+    }
   }
   questions->answered = std::min(questions->answered, again.answered);
   questions->silent_brokers = std::move(again.silent_brokers);
@@ -326,12 +328,14 @@ UnseenTopics FindUnseenTopics(const KafkaOptions& options, std::vector<std::stri
   while (!names.empty()) {
     const auto asked_after = steady_clock::now() - began;
     std::vector<std::string> again;
+    std::set<std::int32_t> silent;  // waited for once, not for each thousand names
     for (std::size_t first = 0; first < names.size(); first += kNamesTogether) {
-      TopicQuestions questions;
+      TopicQuestions questions{.each = {}, .silent_brokers = silent};
       for (std::size_t i = first; i < std::min(first + kNamesTogether, names.size()); ++i) {
         questions.each.emplace_back().name = names[i];
       }
       AskTogether(options, &questions);
+      silent = std::move(questions.silent_brokers);
       for (const TopicQuestion& question : questions.each) {
         const FailureKind answer = Classify(question.topic_error);
         const bool unknown = answer == FailureKind::kTopicUnknown;

@@ -73,6 +73,19 @@ struct TopicMemory {
   };
 
   std::map<std::string, LeadersAsked> leaders_asked;  // by topic
+  // By topic, when a broker contradicted another one that rejected it or a record of it.
+  std::map<std::string, base::MonotonicTime> contradicted_at;
+
+  // No rejection from before `now` counts towards one that must last.
+  void OnContradicted(const std::string& topic, base::MonotonicTime now) {
+    contradicted_at.insert_or_assign(topic, now);
+  }
+
+  std::optional<base::MonotonicTime> ContradictedAt(const std::string& topic) const {
+    const auto found = contradicted_at.find(topic);
+    return found == contradicted_at.end() ? std::nullopt : std::optional(found->second);
+  }
+
   base::MonotonicTime replace_from;  // no producer is replaced sooner for what brokers say
   // A producer was replaced because its broker was behind. The next one may have met the same.
   bool compare_leaders = false;
@@ -112,10 +125,12 @@ struct TopicQuestion {
   delivery::Sequence received_below = 0;  // when it was asked
   std::int32_t partitions_wanted = 0;     // that are known, or all that any broker knows
   // It is said not to be there, not to be ours to describe, or to have fewer partitions than are
-  // wanted, and another broker says otherwise.
-  bool disputed = false;
+  // wanted, and another broker says that it has so many. 0 = none does.
+  std::int32_t partitions_elsewhere = 0;
   std::vector<std::int32_t> leaders;  // of the partitions; -1 = none
   absl::StatusOr<TopicLimits> limits = absl::UnavailableError("Kafka did not answer before");
+
+  bool disputed() const { return partitions_elsewhere > 0; }
 };
 
 // For another broker to answer, which may be the only one that knows a topic or a right, and not

@@ -61,7 +61,7 @@ bool HeldTopics::OnRejected(std::string_view topic, const Failure& failure,
     trouble = Trouble();
     trouble.since = now;
   }
-  trouble.Count(failure, now);
+  trouble.Count(failure, /*delivered_now=*/0, now);
   const bool decided =
       failure.kind == FailureKind::kTopicInvalid || trouble.same_for >= unknown_wait_;
   if (decided) {
@@ -82,13 +82,16 @@ milliseconds HeldTopics::Trouble::CountedMax() const {
                   kTryAgainMin);
 }
 
-void HeldTopics::Trouble::Count(const Failure& answer, base::MonotonicTime now) {
+void HeldTopics::Trouble::Count(const Failure& answer, std::uint64_t delivered_now,
+                                base::MonotonicTime now) {
   const milliseconds passed =
       attempts == 0
           ? milliseconds(0)
           : std::min(std::chrono::duration_cast<milliseconds>(now - answered_at), CountedMax());
-  unclear_for += passed;
-  same_for = answer.kind == failure.kind ? same_for + passed : milliseconds(0);
+  unclear_for += delivered_now > delivered ? passed : milliseconds(0);
+  const bool contradicted = answer.contradicted_at && *answer.contradicted_at >= answered_at;
+  same_for = answer.kind == failure.kind && !contradicted ? same_for + passed : milliseconds(0);
+  delivered = delivered_now;
   failure = answer;
   answered_at = now;
   ++attempts;
@@ -116,13 +119,12 @@ HeldTopics::Unclear HeldTopics::OnUnclear(const envelope::Record& record, Sequen
   }
   if (trouble.sequence != sequence || trouble.attempts == 0) {
     trouble.sequence = sequence;
-    trouble.delivered = delivered;
     trouble.unclear_for = milliseconds(0);
   }
   const milliseconds counted_max = trouble.CountedMax();
-  trouble.Count(failure, now);
+  trouble.Count(failure, delivered, now);
   trouble.try_at = TryAgainAt(trouble.since, now);
-  bool decided = trouble.unclear_for >= kUnclearFor && delivered > trouble.delivered;
+  bool decided = trouble.unclear_for >= kUnclearFor;
   if (failure.must_last) {
     const milliseconds left = rejections_->Count(record, failure, counted_max, now);
     trouble.try_at = std::min(trouble.try_at, now + left);
@@ -155,6 +157,7 @@ void HeldTopics::OnDelivered(std::string_view topic, Sequence sequence) {
     return;
   }
   tried_.erase(found->first);
+  ++found->second.delivered;  // it shows nothing about other topics
   if (found->second.failure.must_last || found->second.sequence == sequence) {
     troubles_.erase(found);
   }

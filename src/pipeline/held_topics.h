@@ -81,7 +81,8 @@ class HeldTopics {
   };
 
   // The record was sent alone, and the answer says nothing about it, or must last. One that must
-  // last counts for the topic, whichever of its records gets it. `delivered` = so far, of all.
+  // last counts for the topic, whichever of its records gets it. `delivered` = so far, of all: of
+  // the time between two answers nothing counts in which no other topic's record was.
   Unclear OnUnclear(const envelope::Record& record, delivery::Sequence sequence,
                     const delivery::Failure& failure, std::uint64_t delivered,
                     base::MonotonicTime now);
@@ -131,14 +132,15 @@ class HeldTopics {
     base::MonotonicTime answered_at;
     base::MonotonicTime try_at;
     delivery::Sequence sequence = 0;  // of the record
-    std::uint64_t delivered = 0;      // when it began
+    std::uint64_t delivered = 0;      // at the last answer, and of the topic since
     std::uint32_t attempts = 0;
     std::chrono::milliseconds same_for{0};     // nothing but its like was answered
-    std::chrono::milliseconds unclear_for{0};  // nothing else was
+    std::chrono::milliseconds unclear_for{0};  // nothing else was, and other topics went on
 
     // No more of the time between two answers counts.
     std::chrono::milliseconds CountedMax() const;
-    void Count(const delivery::Failure& answer, base::MonotonicTime now);
+    void Count(const delivery::Failure& answer, std::uint64_t delivered_now,
+               base::MonotonicTime now);
   };
 
   struct Queue {

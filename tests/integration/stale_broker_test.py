@@ -1,10 +1,13 @@
 """A broker that is cut off from the controller answers with what it knew before: what it says is no verdict, and moves no key."""
 
 import signal
+import time
+import types
+from datetime import datetime
 
 import pytest
 import servers
-from kafka_pair import insert, pipeline_of
+from kafka_pair import KafkaPair, insert, pipeline_of
 
 
 @pytest.fixture
@@ -15,6 +18,11 @@ def stale(make_pipeline, pair):
 
 def sessions(p):
     return p.walpost.status()["sink"]["producer_sessions"]
+
+
+def waits_for_s(p):
+    since = p.walpost.status()["in_flight"]["oldest_commit_at"]
+    return time.time() - datetime.fromisoformat(since.replace("Z", "+00:00")).timestamp() if since else 0
 
 
 def skipped(p):
@@ -92,3 +100,45 @@ def test_topic_that_only_the_other_broker_knows_is_found(make_pipeline, pair):
     insert(p, new, "k", "first")
     servers.wait_for(lambda: pair.read_all(new), 60, "its event")
     assert not skipped(p)
+
+
+class Answers:
+    """While it is `silent`, no connection through the proxy gets an answer, but for the next one after `once`: that of a question."""
+
+    def __init__(self, proxy):
+        self.silent = self.once = False
+        proxy.make_filter = self._connection
+
+    def _connection(self):
+        asked, self.once = self.once, False
+        return types.SimpleNamespace(up=lambda data: (b"" if self.silent and not asked else data, b""), down=lambda data: data)
+
+
+# It answers one question, and then the other one says again what it said before.
+def test_topic_of_which_a_broker_has_said_that_it_is_there_must_be_missing_for_the_whole_time_again(make_pipeline, tmp_path):
+    pair = KafkaPair(tmp_path, proxy_to_one=True)
+    answers = Answers(pair.to_one)
+    try:
+        p = pipeline_of(make_pipeline, pair, progress_on=2)
+        known, new = f"outbox.event.{p.name}", f"outbox.event.{p.name}new"
+        pair.create_topic(known, node=2)
+        p.start()
+        for n in range(3):
+            insert(p, known, "k", str(n))
+            p.wait_confirmed()
+        pair.cut_off()
+        pair.create_topic(new, seen_by=[pair.one])
+        answers.silent = True
+        insert(p, new, "k", "first")
+        servers.wait_for(lambda: waits_for_s(p) > 6, 60, "most of the time")
+        answers.once = True
+        servers.wait_for(lambda: "do not agree about topic" in str(p.walpost.status()["sink"]), 30, "the contradiction")
+        until = time.monotonic() + 8
+        servers.wait_for(lambda: skipped(p) or time.monotonic() > until, 30, "less than the whole time")
+        assert not skipped(p)
+        answers.silent = False
+        pair.to_one.set_mode("cut")
+        pair.to_one.set_mode("pass")
+        servers.wait_for(lambda: pair.read_all(new), 60, "its event")
+    finally:
+        pair.close()

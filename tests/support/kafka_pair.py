@@ -25,20 +25,25 @@ def insert(p, topic, key, payload, partition=None):
               topic.removeprefix("outbox.event."), key, payload, partition)
 
 
+def _advertised(proxy):
+    return {"advertised.listeners": f"PLAINTEXT://127.0.0.1:{proxy.port}"} if proxy else {}
+
+
 class KafkaPair:
-    def __init__(self, path, settings=None, proxy_to_two=False):
+    def __init__(self, path, settings=None, proxy_to_one=False, proxy_to_two=False):
+        """With a proxy to a node, clients find that one by asking the other."""
         controller, first, second = free_port(), free_port(), free_port()
         self.to_controller = TcpProxy("controller", ("127.0.0.1", controller))
+        self.to_one = TcpProxy("one", ("127.0.0.1", first)) if proxy_to_one else None
         self.one = Kafka(path / "one", start=False, port=first, settings={
-            **(settings or {}), "controller.quorum.voters": f"1@127.0.0.1:{controller}",
+            **(settings or {}), **_advertised(self.to_one), "controller.quorum.voters": f"1@127.0.0.1:{controller}",
             "listeners": f"PLAINTEXT://127.0.0.1:{first},CONTROLLER://127.0.0.1:{controller}"})
-        self.to_two = TcpProxy("two", ("127.0.0.1", second)) if proxy_to_two else None  # of those who ask the first one where it is
-        advertised = {"advertised.listeners": f"PLAINTEXT://127.0.0.1:{self.to_two.port}"} if self.to_two else {}
+        self.to_two = TcpProxy("two", ("127.0.0.1", second)) if proxy_to_two else None
         self.two = Kafka(path / "two", start=False, port=second, settings={
-            **(settings or {}), **advertised, "process.roles": "broker", "node.id": 2,
+            **(settings or {}), **_advertised(self.to_two), "process.roles": "broker", "node.id": 2,
             "controller.quorum.voters": f"1@127.0.0.1:{self.to_controller.port}",
             "listeners": f"PLAINTEXT://127.0.0.1:{second}"})
-        self.bootstrap = self.one.bootstrap if proxy_to_two else f"{self.one.bootstrap},{self.two.bootstrap}"
+        self.bootstrap = ",".join(([] if proxy_to_one else [self.one.bootstrap]) + ([] if proxy_to_two else [self.two.bootstrap]))
         self.one.start(wait=False)
         self.two.start(wait=False)
         self.one.wait_ready()
@@ -80,5 +85,5 @@ class KafkaPair:
         self.two.close()
         self.one.close()
         self.to_controller.close()
-        if self.to_two:
-            self.to_two.close()
+        for proxy in filter(None, (self.to_one, self.to_two)):
+            proxy.close()

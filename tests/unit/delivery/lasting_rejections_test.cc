@@ -63,6 +63,19 @@ TEST_F(LastingRejectionsTest, FirstOneCountsWhenItHasLasted) {
   EXPECT_EQ(Await(large_, TooLarge()), kWait);
 }
 
+TEST_F(LastingRejectionsTest, ContradictionEndsAllTimesOfBefore) {
+  Failure failure = TooLarge();
+  RejectAlmostForLong(large_, failure);
+  failure.contradicted_at = now_;
+  now_ += kPause;
+  EXPECT_EQ(Await(large_, failure), kWait) << "the one that ran";
+  now_ += kPause;
+  EXPECT_EQ(Count(large_, failure), milliseconds(0)) << "nobody has said otherwise since";
+  failure.contradicted_at = now_;
+  now_ += kPause;
+  EXPECT_EQ(Await(large_, failure), kWait) << "the one that had lasted";
+}
+
 TEST_F(LastingRejectionsTest, OneThatNeedNotLastCountsAtOnce) {
   EXPECT_EQ(Count(large_, Failure{FailureKind::kRecordTooLarge, "too large"}), milliseconds(0));
   EXPECT_TRUE(rejections_.empty());

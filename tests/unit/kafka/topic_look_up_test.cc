@@ -51,32 +51,32 @@ TEST_F(TopicLookUpTest, MissingRightThatAnotherBrokerKnowsIsDisputed) {
   others_.CreateTopic("orders", 1);
   const TopicQuestion found = Ask();
   EXPECT_EQ(found.topic_error, RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED);
-  EXPECT_TRUE(found.disputed);
+  EXPECT_TRUE(found.disputed());
 }
 
 TEST_F(TopicLookUpTest, MissingTopicThatAnotherBrokerKnowsIsDisputed) {
   asked_.FailTopic("orders", RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART);
   others_.CreateTopic("orders", 1);
-  EXPECT_TRUE(Ask().disputed);
+  EXPECT_TRUE(Ask().disputed());
 }
 
 TEST_F(TopicLookUpTest, MissingRightThatAllBrokersReportIsNotDisputed) {
   for (testing::MockKafka* each : {&asked_, &others_}) {
     each->FailTopic("orders", RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED);
   }
-  EXPECT_FALSE(Ask().disputed);
+  EXPECT_FALSE(Ask().disputed());
 }
 
 TEST_F(TopicLookUpTest, MissingRightWhenNoOtherBrokerAnswersIsNotDisputed) {
   asked_.FailTopic("orders", RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED);
   others_.SetDown(true);
-  EXPECT_FALSE(Ask().disputed);
+  EXPECT_FALSE(Ask().disputed());
 }
 
 TEST_F(TopicLookUpTest, TopicThatIsThereIsNotDisputed) {
   asked_.CreateTopic("orders", 1);
   others_.CreateTopic("orders", 1);
-  EXPECT_FALSE(Ask().disputed);
+  EXPECT_FALSE(Ask().disputed());
 }
 
 // It may be the only one that knows, and its connection takes a few of these round trips.

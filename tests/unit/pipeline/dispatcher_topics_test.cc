@@ -37,10 +37,10 @@ TEST_F(DispatcherTest, UnclearFailureDecidesAfterMinutesInWhichOthersWereDeliver
   const base::MonotonicTime first_at = now_.mono;
   sink_.Fail(0, FailureKind::kOther, "who knows");
   Poll();
-  AddTo("payments");
-  AwaitOutstanding(2, kBackOff);
-  sink_.Deliver(2);
-  while (!dispatcher_.halt_at()) {
+  for (delivery::Sequence other = 2; !dispatcher_.halt_at(); ++other) {
+    AddTo("payments");
+    AwaitOutstanding(other, HeldTopics::kTryAgainMax);
+    sink_.Deliver(other);
     AwaitOutstanding(0, HeldTopics::kTryAgainMax);
     sink_.Fail(0, FailureKind::kOther, "still");
     Poll();

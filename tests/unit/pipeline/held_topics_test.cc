@@ -1,6 +1,8 @@
 #include "pipeline/held_topics.h"
 
 #include <chrono>
+#include <cstdint>
+#include <optional>
 #include <string>
 
 #include "gtest/gtest.h"
@@ -17,7 +19,9 @@ constexpr milliseconds kWait{10'000};
 class HeldTopicsTest : public ::testing::Test {
  protected:
   bool Unknown() {
-    return topics_.OnRejected("orders", Failure{FailureKind::kTopicUnknown, "no such topic"}, now_);
+    Failure failure{FailureKind::kTopicUnknown, "no such topic"};
+    failure.contradicted_at = contradicted_at_;
+    return topics_.OnRejected("orders", failure, now_);
   }
 
   // Each answer says so, until that decides.
@@ -51,12 +55,47 @@ class HeldTopicsTest : public ::testing::Test {
   }();
   delivery::LastingRejections rejections_{kWait};
   HeldTopics topics_{kWait, &rejections_};
+  std::optional<base::MonotonicTime> contradicted_at_;
   base::MonotonicTime now_{milliseconds(1'000'000)};
 };
 
 TEST_F(HeldTopicsTest, AnswerThatLastedDecides) {
   AwaitUnknown();
   EXPECT_EQ(topics_.Next("orders", now_), HeldTopics::Step::kDecide);
+}
+
+TEST_F(HeldTopicsTest, AnswerThatABrokerContradictedMustLastAnew) {
+  for (const base::MonotonicTime end = now_ + kWait - HeldTopics::kTryAgainMin; now_ < end;
+       now_ += HeldTopics::kTryAgainMin) {
+    EXPECT_FALSE(Unknown());
+  }
+  contradicted_at_ = now_;
+  now_ += HeldTopics::kTryAgainMin;
+  AwaitUnknown();
+}
+
+// One that nothing is delivered of says nothing about the record: the broker may take none at all.
+TEST_F(HeldTopicsTest, TimeInWhichNoOtherTopicGoesOnDoesNotCount) {
+  constexpr FailureKind kUnclear = FailureKind::kOther;
+  std::uint64_t delivered = 0;
+  const auto pass_all_of_it = [&] {
+    for (const base::MonotonicTime end = now_ + 2 * HeldTopics::kUnclearFor; now_ < end;
+         now_ += HeldTopics::kTryAgainMax) {
+      EXPECT_FALSE(Fails(1, kUnclear, delivered));
+    }
+  };
+  EXPECT_FALSE(Fails(1, kUnclear, delivered));
+  now_ += HeldTopics::kTryAgainMin;
+  ++delivered;
+  pass_all_of_it();
+  ++delivered;
+  topics_.OnDelivered("orders", 2);
+  pass_all_of_it();
+  const base::MonotonicTime since = now_;
+  for (; !Fails(1, kUnclear, ++delivered); now_ += HeldTopics::kTryAgainMax) {
+    ASSERT_LT(now_, since + 2 * HeldTopics::kUnclearFor);
+  }
+  EXPECT_GE(now_ + HeldTopics::kTryAgainMax, since + HeldTopics::kUnclearFor);
 }
 
 TEST_F(HeldTopicsTest, AnswerFromLongAgoDoesNotCount) {
