@@ -143,9 +143,13 @@ void PartitionGate::OnSent(base::MonotonicTime now, std::chrono::milliseconds kn
 bool PartitionGate::OnAcknowledged(base::MonotonicTime now, std::int64_t offset) {
   CHECK_GT(outstanding_, 0U);
   --outstanding_;
-  alone_ = false;
-  known_ = true;
-  known_at_ = now;
+  if (of_before_ > 0) {
+    --of_before_;
+  } else {
+    alone_ = false;
+    known_ = true;
+    known_at_ = now;
+  }
   if (offset < 0) {
     return false;
   }
@@ -157,11 +161,13 @@ bool PartitionGate::OnAcknowledged(base::MonotonicTime now, std::int64_t offset)
 void PartitionGate::OnFailed() {
   CHECK_GT(outstanding_, 0U);
   --outstanding_;
+  of_before_ = std::min(of_before_, outstanding_);
 }
 
 void PartitionGate::OnMadeAnew() {
   known_ = false;
   alone_ = true;
+  of_before_ = outstanding_;
 }
 
 }  // namespace walpost::delivery

@@ -258,9 +258,16 @@ TEST(PartitionGateTest, NothingFollowsInATopicMadeAnewUntilAnAcknowledgement) {
 
   gate = Known();
   gate.OnSent(kStart);
+  gate.OnSent(kStart);
   gate.OnMadeAnew();
-  EXPECT_FALSE(gate.MaySend());
   gate.OnAcknowledged(kStart, 1);
+  EXPECT_FALSE(gate.MaySend()) << "the old topic may have answered";
+  gate.OnAcknowledged(kStart, 2);
+  EXPECT_TRUE(gate.MaySend());
+  gate.OnSent(kStart);
+  EXPECT_FALSE(gate.MaySend());
+  gate.OnAcknowledged(kStart, 0);
+  gate.OnSent(kStart);
   EXPECT_TRUE(gate.MaySend());
 }
 
