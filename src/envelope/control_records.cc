@@ -338,7 +338,7 @@ std::vector<RecordHeader> RedeliveryHeaders(std::span<const RecordHeader> event_
       headers.push_back(header);
     }
   }
-  headers.push_back({"walpost-redelivery", kind});
+  headers.push_back({kRedelivery, kind});
   if (!position.empty()) {
     headers.push_back({"walpost-original-position", position});
   }

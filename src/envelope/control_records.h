@@ -83,8 +83,11 @@ void TakeRecord(const Record& record, base::DeadLetter* row);
 // The same, up to `bytes_max`.
 void TakeRecord(const Record& record, base::DeadLetter* row, std::size_t bytes_max);
 
-// The headers of an event that is sent again. They are marked: a reader that drops by position does
-// not drop it, and sees that it is a repeat. Views of what is given.
+// Marks what is sent again: a reader that drops by position does not drop it, and sees that it is a
+// repeat. Whatever its value is.
+inline constexpr std::string_view kRedelivery = "walpost-redelivery";
+
+// The headers of an event that is sent again, marked. Views of what is given.
 std::vector<RecordHeader> RedeliveryHeaders(std::span<const RecordHeader> event_headers,
                                             std::string_view kind, std::string_view position);
 std::vector<RecordHeader> RedeliveryHeaders(const base::DeadLetter& row, std::string_view kind);

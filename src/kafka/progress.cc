@@ -214,7 +214,7 @@ class Scan {
     }
     record.headers = headers_;
     // A verb sends with the time that the event had, or with that of walpost's own clock.
-    if (record.Header("walpost-redelivery").data() == nullptr) {
+    if (!record.redelivered()) {
       gaps_.partitions[index].Add(record.timestamp_ms);
     }
     if (record.offset >= from_[index]) {

@@ -6,6 +6,7 @@
 //   must be), kUnavailable (Kafka does not answer, which passes by itself).
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <functional>
@@ -18,6 +19,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "base/source_facts.h"
+#include "envelope/control_records.h"
 #include "envelope/record.h"
 #include "kafka/kafka_sink.h"
 #include "kafka/topics.h"
@@ -46,6 +48,12 @@ struct ScannedRecord {
 
   // Without data: there is none of this name.
   std::string_view Header(std::string_view name) const;
+
+  // Sent again by a verb, or as a dead letter that was retried.
+  bool redelivered() const {
+    return std::any_of(headers.begin(), headers.end(),
+                       [](const auto& header) { return header.name == envelope::kRedelivery; });
+  }
 };
 
 using OnScannedRecord = std::function<absl::Status(const ScannedRecord&)>;

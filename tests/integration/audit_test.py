@@ -227,7 +227,7 @@ def test_what_kafka_deleted_is_unknown_where_rows_give_their_records_a_time(make
     assert (code, found["missing"], found["topic_begins_later"], found["ok"]) == (75, 0, 3, 1), found
 
 
-# Then the records that are left seem older than the rows of those before them.
+# Then the records that are left seem older than the rows of those before them. Where no row of them is looked at, nothing shows it.
 def test_what_kafka_deleted_is_unknown_where_clocks_differ(make_pipeline, workspace):
     p = make_pipeline(partitions=1)
     clock = FakeClock(workspace.path / "clock")
@@ -235,10 +235,48 @@ def test_what_kafka_deleted_is_unknown_where_clocks_differ(make_pipeline, worksp
     p.walpost.env = clock.env
     p.start()
     delivered(p)
+    middle = p.execute("SELECT clock_timestamp()::text")[0][0].replace(" ", "T") + ":00"
     delivered(p, 41, 50)
+    p.kafka.produce(p.name, p.kafka.read_all(p.name)[40:])  # repeats, as after a crash
     p.kafka.delete_records(p.name, 0, before=40)
+
+    def expect(ok, *range_):
+        code, found = audit(p, *range_)
+        assert (code, found["missing"], found["topic_begins_later"], found["ok"]) == (75, 0, 40, ok), found
+
+    expect(10)
+    expect(0, "--to", middle)
+    p.execute("DELETE FROM outbox.events WHERE seq > (SELECT min(seq) + 39 FROM outbox.events)")
+    expect(0)
+
+
+# They choose ids, and in a table of their own also created_at.
+def test_events_of_one_writer_do_not_hide_what_is_missing_of_others(make_pipeline):
+    p = make_pipeline(partitions=1)
+    p.execute("CREATE TABLE public.own (id uuid DEFAULT gen_random_uuid(), kind text, key text, payload text, created_at timestamptz)")
+    columns = {"id": "id", "key": "key", "aggregate_type": "kind", "type": "kind", "payload": "payload"}
+    outboxes = [{"table": "outbox.events", "topic": p.name}, {"table": "public.own", "columns": columns, "topic": p.name}]
+    p.walpost = p.another(config={"outboxes": outboxes, "delivery": {"on_undeliverable": "dead_letter", "unknown_topic_wait": "1s"}})
+    p.kafka.alter_topic(p.name, {"max.message.bytes": "20000"})
+    p.start()
+    delivered(p, 1, 10)
+    again = "SELECT outbox.emit('T', %s, 'k', (SELECT string_agg(md5(n::text), '') FROM generate_series(1, %s) n), id => %s)"
+    chosen = "0193e3a4-0000-7000-8000-000000000001"
+    p.execute(again, p.name, 1, chosen)
+    delivered(p, 11, 30)
+    lost = event_id(p.kafka.read_all(p.name)[24])
+    rewritten(p, lambda records: [record for record in records if event_id(record) != lost])
+    p.kafka.delete_records(p.name, 0, before=10)
+    assert p.walpost.stop() == 0
+    p.kafka.alter_topic(p.name, {"max.message.bytes": "20000"})
+    p.walpost.start()
+    p.execute("DELETE FROM outbox.events WHERE id = %s", chosen)  # by its age
+    p.execute(again, p.name, 1_000, chosen)
+    p.execute("INSERT INTO public.own (kind, key, payload, created_at) SELECT 'T', 'k', 'x', now() + interval '23 h'")
+    p.wait_confirmed()
+    assert p.execute("SELECT event_id::text FROM walpost.dead_letters") == [(chosen,)]
     code, found = audit(p)
-    assert (code, found["missing"], found["topic_begins_later"], found["ok"]) == (75, 0, 40, 10), found
+    assert (code, found["missing_ids"], found["topic_begins_later"]) == (65, [lost], 10), found
 
 
 # Retention leaves nothing of a partition that had no event for long.

@@ -33,11 +33,6 @@ using envelope::Position;
 using kafka::Compaction;
 using kafka::ScannedRecord;
 
-// A row's created_at is believed when it is at most a day ahead of the clock (RowReader), as one of
-// another time zone is. So its record may be older by that, and by what clocks differ.
-constexpr std::int64_t kRowAheadMs = 25 * std::int64_t{3'600'000};
-// What a row's created_at and this clock may differ by.
-constexpr std::int64_t kClocksDifferMs = 3'600'000;
 constexpr std::size_t kExamplesMax = 20;
 // Begins what stands for the id of a record without one. No id of a row has such a byte.
 constexpr char kNoId = '\0';
@@ -203,7 +198,8 @@ bool Reconciliation::IsBeyondLog(const Position& position) const {
 absl::Status Reconciliation::Scan(std::uint32_t topic, const PipelineSettings& pipeline,
                                   bool from_oldest_row) {
   ReconciledTopic& reconciled = topics_[topic];
-  const std::int64_t begin_ms = from_oldest_row ? reconciled.oldest_row_ms - kRowAheadMs : 0;
+  const std::int64_t begin_ms =
+      from_oldest_row ? reconciled.oldest_row_ms - ClockComparison::kMostMs : 0;
   const auto gaps = kafka::ScanTopic(
       pipeline.kafka, reconciled.name, std::max<std::int64_t>(begin_ms, 0),
       [&](const ScannedRecord& record) { return Record(topic, record); }, pipeline.kafka_timeout);
@@ -219,7 +215,8 @@ absl::Status Reconciliation::Scan(std::uint32_t topic, const PipelineSettings& p
   if (gaps->tombstone_retention) {
     const std::chrono::milliseconds now =
         std::chrono::duration_cast<std::chrono::milliseconds>(WallNow().time_since_epoch());
-    reconciled.deletions_since_ms = (now - *gaps->tombstone_retention).count() + kClocksDifferMs;
+    reconciled.deletions_since_ms =
+        (now - *gaps->tombstone_retention).count() + ClockComparison::kUnknownMs;
   }
   return absl::OkStatus();
 }
@@ -231,7 +228,7 @@ absl::Status Reconciliation::Record(std::uint32_t topic, const ScannedRecord& re
   Entry entry;
   entry.kind = Kind::kRecord;
   entry.whole_id = id.whole;
-  entry.redelivered = !record.Header("walpost-redelivery").empty();
+  entry.redelivered = record.redelivered();
   entry.topic = topic;
   entry.partition = record.partition;
   entry.number = static_cast<std::uint64_t>(record.offset);
@@ -430,7 +427,7 @@ absl::Status Reconciliation::Report(const Entry& row, std::string_view id, const
   if (compacts) {
     RETURN_IF_ERROR(KeepRow(row, event));
   }
-  return on_row(ComparedOf(row, id, topic));
+  return on_row(ComparedOf(row, id));
 }
 
 std::string Reconciliation::RepeatedIdsText(std::string_view source) const {

@@ -122,8 +122,8 @@ std::int32_t entries::PartitionOf(const Entry& row, const ReconciledTopic& topic
                                 row.has_key ? std::optional(row.key_hash) : std::nullopt);
 }
 
-Reconciled entries::ComparedOf(const Entry& row, std::string_view id,
-                               const ReconciledTopic& topic) {
+Reconciled Reconciliation::ComparedOf(const Entry& row, std::string_view id) const {
+  const ReconciledTopic& topic = topics_[row.topic];
   Reconciled reconciled;
   const std::int32_t partition = PartitionOf(row, topic);
   reconciled.row = {row.number, id, row.topic, row.at_ms, partition, row.bytes, row.undeliverable};
@@ -131,42 +131,85 @@ Reconciled entries::ComparedOf(const Entry& row, std::string_view id,
   reconciled.id_unproven = row.unproven;
   reconciled.too_large = topic.gaps.message_bytes_max && row.bytes > *topic.gaps.message_bytes_max;
   reconciled.fate = row.fate;
+  const auto clocks = clocks_.find({row.topic, row.source});
+  reconciled.ahead_ms =
+      clocks == clocks_.end() ? ClockComparison::kUnknownMs : clocks->second.AheadMs();
   return reconciled;
 }
 
-// A record is no older than its row by a clock that both go by. Where walpost's clock is behind, or
-// a row's time is that of another time zone, rows look younger than they are. An id that comes
-// again shows nothing: its record may be another row's.
+void ClockComparison::Add(std::int64_t row_ms, std::int64_t record_ms) {
+  const std::int64_t ahead_ms = row_ms - std::max(record_ms, std::int64_t{0});
+  if (ahead_ms > kMostMs) {
+    return;
+  }
+  ++events_;
+  if (ahead_ms > 0) {
+    ++ahead_[(ahead_ms + kStepMs - 1) / kStepMs];
+  }
+}
+
+std::int64_t ClockComparison::AheadMs() const {
+  const std::uint64_t single = events_ > 1 ? 1 : 0;
+  std::uint64_t ignored = std::max(single, events_ / kIgnoredOneIn);
+  for (auto step = ahead_.rbegin(); step != ahead_.rend(); ++step) {
+    if (step->second > ignored) {
+      return step->first * kStepMs;
+    }
+    ignored -= step->second;
+  }
+  return 0;
+}
+
+// An id that comes again shows nothing, since its record may be another row's: but for the same
+// event that was sent twice. One that became a dead letter is not in the topic.
 absl::Status Reconciliation::CompareClocks() {
-  std::vector<std::int64_t> ahead_ms(topics_.size(), 0);
+  if (std::none_of(topics_.begin(), topics_.end(),
+                   [](const ReconciledTopic& topic) { return topic.gaps.begins_ms.has_value(); })) {
+    return absl::OkStatus();  // nobody asks
+  }
   for (std::size_t bucket = 0; bucket < DiskBuckets::kBuckets; ++bucket) {
     struct Seen {
-      std::uint32_t count = 0;
-      std::pair<std::uint32_t, std::array<std::uint64_t, 2>> topic_and_key;
-      std::int64_t at_ms = 0;
+      std::uint32_t events = 0;
+      Entry first;
     };
 
-    std::map<std::string, std::pair<Seen, Seen>, std::less<>> events;  // a row, and a record
+    struct Event {
+      Seen row;
+      Seen record;  // the first of one event
+      bool dead_letter = false;
+    };
+
+    std::map<std::string, Event, std::less<>> events;
     RETURN_IF_ERROR(ids_.ForEach(bucket, [&](std::string_view id, std::string_view data) {
       const auto entry = ReadBytes<Entry>(data);
-      const bool row = entry.kind == Kind::kRow;
-      if (row || (entry.kind == Kind::kRecord && !entry.redelivered)) {
-        auto& event = events[std::string(id)];
-        Seen& seen = row ? event.first : event.second;
-        seen = {seen.count + 1, {entry.topic, entry.key}, std::max(entry.at_ms, std::int64_t{0})};
+      if (entry.kind == Kind::kLate || entry.redelivered) {
+        return absl::OkStatus();
+      }
+      Event& event = events[std::string(id)];
+      if (entry.kind == Kind::kDeadLetter) {
+        event.dead_letter = true;
+        return absl::OkStatus();
+      }
+      Seen& seen = entry.kind == Kind::kRow ? event.row : event.record;
+      const bool again = entry.kind == Kind::kRecord && seen.events == 1 &&
+                         entry.position == seen.first.position && entry.topic == seen.first.topic &&
+                         entry.key == seen.first.key;
+      if (!again) {
+        ++seen.events;
+        seen.first = entry;
+      } else {
+        seen.first.at_ms = std::min(seen.first.at_ms, entry.at_ms);
       }
       return absl::OkStatus();
     }));
     for (const auto& [id, event] : events) {
-      const auto& [row, record] = event;
-      if (row.count == 1 && record.count == 1 && row.topic_and_key == record.topic_and_key) {
-        std::int64_t& ahead = ahead_ms[row.topic_and_key.first];
-        ahead = std::max(ahead, row.at_ms - record.at_ms);
+      const Entry& row = event.row.first;
+      const Entry& record = event.record.first;
+      if (event.row.events == 1 && event.record.events == 1 && !event.dead_letter &&
+          row.topic == record.topic && row.key == record.key) {
+        clocks_[{row.topic, row.source}].Add(row.at_ms, record.at_ms);
       }
     }
-  }
-  for (std::uint32_t topic = 0; topic < topics_.size(); ++topic) {
-    topics_[topic].gaps.BeginLater(ahead_ms[topic]);
   }
   return absl::OkStatus();
 }
@@ -239,7 +282,7 @@ absl::Status Reconciliation::CheckCompacted(std::size_t bucket, const OnReconcil
     if (row.kind == Kind::kRecord || row.in_topic) {
       return absl::OkStatus();
     }
-    Reconciled reconciled = ComparedOf(row, data.substr(sizeof(Entry)), topics_[row.topic]);
+    Reconciled reconciled = ComparedOf(row, data.substr(sizeof(Entry)));
     const auto found = keys.find(key);
     if (found == keys.end()) {
       reconciled.deletion_unproven = row.at_ms < topics_[row.topic].deletions_since_ms;

@@ -69,8 +69,6 @@ T ReadBytes(std::string_view bytes) {
 // Where the record of a row is, or goes now; -1 = to any.
 std::int32_t PartitionOf(const Entry& row, const ReconciledTopic& topic);
 
-Reconciled ComparedOf(const Entry& row, std::string_view id, const ReconciledTopic& topic);
-
 // Records of one id, as far as they differ in what is asked of them. Whoever writes a topic chooses
 // ids: the number of these is bounded, that of the records is not.
 struct Records {

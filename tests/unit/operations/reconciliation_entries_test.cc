@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <vector>
@@ -168,6 +169,40 @@ TEST(DestinationOfTest, IsOfTopicAndKeyAndNoKeyIsNotTheEmptyOne) {
   EXPECT_NE(DestinationOf("t", "k"), DestinationOf("u", "k"));
   EXPECT_NE(DestinationOf("t", "k"), DestinationOf("t", "l"));
   EXPECT_NE(DestinationOf("t", ""), DestinationOf("t", std::nullopt));
+}
+
+constexpr std::int64_t kHourMs = 3'600'000;
+
+std::int64_t AheadMs(const std::vector<std::int64_t>& ahead_ms) {
+  ClockComparison clocks;
+  for (const std::int64_t each : ahead_ms) {
+    clocks.Add(/*row_ms=*/kHourMs + each, /*record_ms=*/kHourMs);
+  }
+  return clocks.AheadMs();
+}
+
+TEST(ClockComparisonTest, RowsOfAClockThatIsAheadShowIt) {
+  EXPECT_EQ(AheadMs({}), 0);
+  EXPECT_EQ(AheadMs({0, -kHourMs, -1}), 0);
+  EXPECT_EQ(AheadMs({1, 1, 1}), ClockComparison::kStepMs) << "rounded up";
+  EXPECT_EQ(AheadMs({kHourMs, kHourMs - 1, kHourMs, -kHourMs}), kHourMs);
+  EXPECT_EQ(AheadMs({kHourMs}), kHourMs) << "all that there is";
+}
+
+TEST(ClockComparisonTest, FewEventsDecideNothing) {
+  EXPECT_EQ(AheadMs({kHourMs, 0}), 0);
+  EXPECT_EQ(AheadMs({2 * kHourMs, kHourMs, kHourMs}), kHourMs);
+  std::vector<std::int64_t> events(100, -1);
+  std::fill_n(events.begin(), 100 / ClockComparison::kIgnoredOneIn, kHourMs);
+  EXPECT_EQ(AheadMs(events), 0);
+  events.back() = kHourMs;
+  EXPECT_EQ(AheadMs(events), kHourMs);
+}
+
+TEST(ClockComparisonTest, TimeThatIsNotBelievedShowsNothing) {
+  EXPECT_EQ(AheadMs({ClockComparison::kMostMs + 1, ClockComparison::kMostMs + 1}), 0);
+  EXPECT_EQ(AheadMs({ClockComparison::kMostMs, ClockComparison::kMostMs}),
+            ClockComparison::kMostMs);
 }
 
 }  // namespace
