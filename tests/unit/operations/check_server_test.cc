@@ -167,15 +167,20 @@ TEST_F(CheckServerTest, RandomIdsAndRowSecurityAreWarnedOf) {
               HasSubstr("warning: ids are random"));
 }
 
-TEST_F(CheckServerTest, OwnTableWhosePayloadHasNoBoundIsWarnedOf) {
-  Sql("CREATE TABLE own (id uuid PRIMARY KEY, aggregate_id text, aggregate_type text, event_type "
-      "text, payload bytea, CHECK (length(event_type) < 100))");
+TEST_F(CheckServerTest, ColumnsOfAnOwnTableThatHaveNoBoundAreWarnedOf) {
+  Sql("CREATE DOMAIN brief AS text CHECK (octet_length(VALUE) < 100); CREATE DOMAIN name AS "
+      "varchar(20); CREATE TABLE own (id uuid PRIMARY KEY, aggregate_id varchar(99), "
+      "aggregate_type brief, event_type text CHECK (length(event_type) < 100), payload bytea, "
+      "headers jsonb, price numeric, at timestamptz, numbers int[], other name, note varchar, "
+      "CHECK (pg_column_size(payload) < 9 AND jsonb_array_length(headers) < 9))");
   CheckOptions options = CheckOf();
   options.tables[0].schema = "public";
   options.tables[0].table = "own";
-  EXPECT_THAT(LineOf(Check(options), "table public.own"),
-              HasSubstr("warning: no CHECK bounds the size of its payload"));
-  Sql("ALTER TABLE own ADD CHECK (octet_length(payload) <= 1000000)");
+  EXPECT_THAT(
+      LineOf(Check(options), "table public.own"),
+      HasSubstr("warning: no CHECK bounds the length of payload, headers, numbers, note, "));
+  Sql("ALTER TABLE own DROP numbers, DROP note, ADD CHECK (octet_length(payload) <= 1000000 AND "
+      "octet_length(headers::text) <= 1000)");
   EXPECT_EQ(LineOf(Check(options), "table public.own"), "");
 }
 
