@@ -4,6 +4,7 @@
 #include <cctype>
 #include <string>
 
+#include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_format.h"
 
 namespace walpost::base {
@@ -244,13 +245,26 @@ bool PropertyMayHoldSecret(std::string_view name) {
 }
 
 std::string HideRuns(std::string_view text, const std::vector<std::string>& secrets) {
-  constexpr std::size_t kRunMin = 8;
-  std::vector<bool> hide(text.size());
+  constexpr std::size_t kRunMin = sizeof(std::uint64_t);
+  const auto run = [](std::string_view of, std::size_t at) {
+    return Load<std::uint64_t>(of.data() + at);
+  };
+  // Of the text, which is short as a rule: a secret may be a bundle of certificates.
+  absl::flat_hash_map<std::uint64_t, bool> found;
+  for (std::size_t at = 0; at + kRunMin <= text.size(); ++at) {
+    found.emplace(run(text, at), false);
+  }
   for (const std::string& secret : secrets) {
-    for (std::size_t at = 0; at + kRunMin <= text.size(); ++at) {
-      if (secret.find(text.substr(at, kRunMin)) != secret.npos) {
-        std::fill_n(hide.begin() + static_cast<std::ptrdiff_t>(at), kRunMin, true);
+    for (std::size_t at = 0; !found.empty() && at + kRunMin <= secret.size(); ++at) {
+      if (const auto same = found.find(run(secret, at)); same != found.end()) {
+        same->second = true;
       }
+    }
+  }
+  std::vector<bool> hide(text.size());
+  for (std::size_t at = 0; at + kRunMin <= text.size(); ++at) {
+    if (found.at(run(text, at))) {
+      std::fill_n(hide.begin() + static_cast<std::ptrdiff_t>(at), kRunMin, true);
     }
   }
   std::string shown;

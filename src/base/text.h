@@ -1,4 +1,5 @@
-// Text - whether bytes are text of a kind, or equal but for case; bytes as hexadecimal digits.
+// Text - whether bytes are text of a kind, or equal but for case; bytes as hexadecimal digits; JSON
+// as text.
 // Why: each event's texts are looked at several times, and nearly all are ASCII: eight bytes at a
 // time.
 // Thread: free functions.
@@ -26,6 +27,13 @@ bool IsUtf8(std::string_view text);
 // Whether it stands in JSON as it is: nothing below a space, no quote, no backslash. Not whether it
 // is UTF-8.
 bool IsPlainInJson(std::string_view text);
+
+// JSON as text, on lines of its own with an `indent`. What is not UTF-8 becomes U+FFFD: without
+// that, text such as a database's name would end walpost.
+template <typename Json>
+std::string JsonText(const Json& json, int indent = -1) {
+  return json.dump(indent, ' ', /*ensure_ascii=*/false, Json::error_handler_t::replace);
+}
 
 // Of letters of ASCII the case is not looked at; all other bytes must be the same.
 bool EqualsIgnoringCase(std::string_view one, std::string_view other);

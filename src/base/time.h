@@ -61,7 +61,16 @@ class Backoff {
 
   // The delay before the next try, and one step further. `at_least` raises the lower bound of this
   // one delay.
-  std::chrono::milliseconds Next(std::chrono::milliseconds at_least = std::chrono::milliseconds(0));
+  std::chrono::milliseconds Next(std::chrono::milliseconds at_least = {}) {
+    const int doublings = std::min(attempts_, 30);
+    ++attempts_;
+    const auto ceiling =
+        std::min(options_.maximum, options_.initial * (std::int64_t{1} << doublings));
+    const auto floor = std::max(options_.minimum, at_least);
+    std::uniform_int_distribution<std::int64_t> delay(floor.count(),
+                                                      std::max(floor, ceiling).count());
+    return std::chrono::milliseconds(delay(random_));
+  }
 
   void Reset() { attempts_ = 0; }
 

@@ -7,6 +7,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
+#include "base/text.h"
 
 namespace walpost::cli {
 namespace {
@@ -253,11 +254,10 @@ std::string Completion(const CLI::App& app, std::string_view shell) {
   const Verb program = VerbOf(app, "");
   std::vector<const Verb*> all;
   Flatten(program, &all);
-  return shell == "bash"  ? Bash(program, all)
-         : shell == "zsh" ? Zsh(program, all)
-         : shell == "fish"
-             ? Fish(program, all)
-             : AsJson(program).dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+  return shell == "bash"   ? Bash(program, all)
+         : shell == "zsh"  ? Zsh(program, all)
+         : shell == "fish" ? Fish(program, all)
+                           : base::JsonText(AsJson(program), 2) + "\n";
 }
 
 void AddCompletionVerb(CLI::App* app, std::string* shell) {

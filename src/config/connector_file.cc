@@ -8,6 +8,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/strip.h"
 #include "base/status.h"
+#include "base/text.h"
 
 namespace walpost::config {
 namespace {
@@ -31,7 +32,7 @@ absl::StatusOr<Settings> FromJson(const std::string& text, std::vector<std::stri
     if (value.is_string()) {
       settings[name] = value.get<std::string>();
     } else if (value.is_primitive() && !value.is_null()) {
-      settings[name] = value.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+      settings[name] = base::JsonText(value);
     } else {
       notes->push_back(absl::StrFormat("%s: left out, because it is no text", name));
     }

@@ -21,6 +21,18 @@ constexpr int kDepthMax = 100;
 constexpr std::size_t kValuesMax = 100'000;
 constexpr std::size_t kFileBytesMax = std::size_t{1} << 20U;
 
+}  // namespace
+
+void AddSecrets(const std::vector<std::string>& more, std::vector<std::string>* from_files) {
+  for (const std::string& secret : more) {
+    if (std::find(from_files->begin(), from_files->end(), secret) == from_files->end()) {
+      from_files->push_back(secret);
+    }
+  }
+}
+
+namespace {
+
 absl::StatusOr<std::string> Resolve(const std::string& reference,
                                     std::vector<std::string>* from_files) {
   constexpr std::string_view kFile = "file:";
@@ -38,7 +50,7 @@ absl::StatusOr<std::string> Resolve(const std::string& reference,
       return absl::InvalidArgumentError(absl::StrFormat("${%s}: the file is empty", reference));
     }
     if (from_files != nullptr) {
-      from_files->push_back(text);
+      AddSecrets({text}, from_files);
     }
     return text;
   }

@@ -29,6 +29,9 @@ absl::StatusOr<YAML::Node> LoadDocument(const std::string& yaml, const std::stri
                                         const std::vector<std::string>& sets,
                                         std::vector<std::string>* from_files = nullptr);
 
+// Adds those that are not there yet.
+void AddSecrets(const std::vector<std::string>& more, std::vector<std::string>* from_files);
+
 // What files brought is hidden anywhere in a text from this size on.
 inline constexpr std::size_t kHiddenAnywhereMin = 8;
 

@@ -9,6 +9,7 @@
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
+#include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
 #include "base/status.h"
 #include "base/text.h"
@@ -63,7 +64,8 @@ Scalar Escaped(const std::string& text) {
 Scalar Literal(const std::string& original) { return Escaped(Shown(original)); }
 
 // libpq takes escapes and percent signs away, so what a file holds may not be in the value as it
-// was. A value is shown only where the conninfo says it outside of what came from files.
+// was. A value is shown only if the conninfo says it outside of what came from files, but for what
+// is there as a file holds it.
 Scalar ShownConninfo(const std::string& conninfo) {
   if (hidden == nullptr) {
     return Literal(postgres::RedactConninfo(conninfo));
@@ -77,9 +79,13 @@ Scalar ShownConninfo(const std::string& conninfo) {
   }
   const std::string own = absl::StrReplaceAll(conninfo, foreign_texts);
   const std::string redacted = postgres::RedactConninfo(conninfo, [&](const std::string& value) {
-    const bool whole = absl::StrReplaceAll(value, foreign_texts) == value;
-    const bool foreign = own != conninfo && own.find(value) == std::string::npos;
-    return whole && foreign ? std::string("***") : Shown(value);
+    const std::vector<std::string> parts =
+        absl::StrSplit(absl::StrReplaceAll(value, foreign_texts), '\n');
+    const bool foreign =
+        own != conninfo && std::any_of(parts.begin(), parts.end(), [&](const std::string& part) {
+          return own.find(part) == std::string::npos;
+        });
+    return foreign ? std::string("***") : Shown(value);
   });
   return redacted == conninfo ? Literal(conninfo) : Escaped(redacted);
 }
@@ -315,7 +321,7 @@ Config InForce(const Config& before, const Config& now) {
   config.run.registry = now.run.registry;
   config.run.registry.refresh = before.run.registry.refresh;
   config.run.http.token = now.run.http.token;
-  config.from_files.insert(config.from_files.end(), now.from_files.begin(), now.from_files.end());
+  AddSecrets(now.from_files, &config.from_files);
   config.run.kafka.secrets = config.from_files;
   config.run.registry.secrets = config.from_files;
   return config;

@@ -66,8 +66,7 @@ void CloudEventJsonWriter::AddEscaped(std::string_view text) {
     Add(text);
     return;
   }
-  escaped_.push_back(
-      nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
+  escaped_.push_back(base::JsonText(nlohmann::json(text)));
   const std::string_view quoted = escaped_.back();
   Add(quoted.substr(1, quoted.size() - 2));
 }

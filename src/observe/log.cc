@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cerrno>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -62,7 +63,7 @@ std::string TextValue(const std::string& value) {
       std::none_of(value.begin(), value.end(), IsControl)) {
     return value;
   }
-  return nlohmann::json(value).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  return base::JsonText(nlohmann::json(value));
 }
 
 std::string TextLine(Severity severity, LogEvent event, std::string_view message,
@@ -87,7 +88,7 @@ std::string JsonLine(Severity severity, LogEvent event, std::string_view message
   for (const LogField& field : fields) {
     object[field.name] = field.value;
   }
-  return object.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+  return base::JsonText(object) + "\n";
 }
 
 // glog's own lines (failed CHECKs, libraries) in the same shape.
@@ -184,6 +185,9 @@ void Log(Severity severity, LogEvent event, std::string_view message,
   std::string_view rest = line;
   while (!rest.empty()) {
     const ssize_t written = write(STDERR_FILENO, rest.data(), rest.size());
+    if (written < 0 && errno == EINTR) {
+      continue;
+    }
     if (written <= 0) {
       return;  // there is nowhere left to report it
     }

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "base/text.h"
+
 namespace walpost::observe {
 
 using std::chrono::milliseconds;
@@ -45,7 +47,7 @@ std::string RenderHistoryJson(const std::deque<HistoryPoint>& points) {
     history["in_flight_events"].push_back(point.in_flight_events);
     history["oldest_age_ms"].push_back(point.oldest_age_ms);
   }
-  return history.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+  return base::JsonText(history) + "\n";
 }
 
 }  // namespace walpost::observe

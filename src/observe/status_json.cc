@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_format.h"
 #include "absl/time/time.h"
+#include "base/text.h"
 #include "observe/http_server.h"
 #include "observe/metrics.h"
 
@@ -223,7 +224,7 @@ std::string RenderStatusJson(const Snapshot& s, const std::string& version) {
   status["process"] = {{"cpu_seconds", process.cpu_seconds},
                        {"resident_bytes", process.resident_bytes},
                        {"resident_peak_bytes", process.resident_peak_bytes}};
-  return status.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+  return base::JsonText(status, 2) + "\n";
 }
 
 }  // namespace walpost::observe

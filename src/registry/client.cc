@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_format.h"
 #include "base/status.h"
+#include "base/text.h"
 
 namespace walpost::registry {
 namespace {
@@ -24,7 +25,7 @@ std::string BodyOf(const SchemaText& schema) {
                                     {"version", reference.version}});
     }
   }
-  return body.dump(-1, ' ', false, Json::error_handler_t::replace);
+  return base::JsonText(body);
 }
 
 absl::StatusOr<std::string> SubjectPath(const std::string& subject) {

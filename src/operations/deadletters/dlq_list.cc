@@ -12,6 +12,7 @@
 #include "absl/time/time.h"
 #include "base/dead_letter.h"
 #include "base/status.h"
+#include "base/text.h"
 #include "envelope/control_records.h"
 #include "envelope/envelope_writer.h"
 #include "operations/deadletters/dlq.h"
@@ -110,9 +111,7 @@ Json AsJson(const outbox::KeptRow& row) {
   return columns;
 }
 
-std::string Dump(const Json& json) {
-  return json.dump(2, ' ', /*ensure_ascii=*/false, Json::error_handler_t::replace) + "\n";
-}
+std::string Dump(const Json& json) { return base::JsonText(json, 2) + "\n"; }
 
 absl::StatusOr<bool> NoteSkipped(const PipelineSettings& options, const std::string& position,
                                  const std::string& detail) {
@@ -326,10 +325,9 @@ std::string AsText(const DeadLetterJson& json) {
       }
       continue;
     }
-    const std::string shown =
-        value.is_null()     ? "-"
-        : value.is_string() ? Printable(value.get<std::string>(), 0)
-                            : value.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+    const std::string shown = value.is_null()     ? "-"
+                              : value.is_string() ? Printable(value.get<std::string>(), 0)
+                                                  : base::JsonText(value);
     text += absl::StrFormat("%-22s%s\n", name, shown.empty() ? "-" : shown);
   }
   return text;

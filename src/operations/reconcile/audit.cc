@@ -10,6 +10,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "base/status.h"
+#include "base/text.h"
 #include "operations/deadletters/dlq_list.h"
 #include "operations/rows/row_reader.h"
 
@@ -101,7 +102,7 @@ class Auditor {
             {"id", reconciled.row.id},
             {"table", NameOf(options_.pipeline.outboxes[reconciled.row.number])},
             {"topic", topic.name}};
-        file << line.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) << "\n";
+        file << base::JsonText(line) << "\n";
       }
       return absl::OkStatus();
     }));
@@ -189,7 +190,7 @@ Finding FindingOn(const Reconciled& reconciled, const ReconciledTopic& topic, bo
     return Finding::kRecordsWithoutId;
   }
   const auto begins_ms = topic.gaps.BeginsMs(reconciled.row.partition);
-  if (begins_ms && reconciled.row.at_ms < *begins_ms) {
+  if (begins_ms && reconciled.row.at_ms - reconciled.ahead_ms < *begins_ms) {
     return Finding::kTopicBeginsLater;
   }
   switch (topic.gaps.compaction) {
@@ -370,7 +371,7 @@ std::string AuditReport::Json() const {
     }
   }
   json["notes"] = notes;
-  return json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
+  return base::JsonText(json, 2) + "\n";
 }
 
 }  // namespace walpost::operations

@@ -8,6 +8,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "base/status.h"
+#include "base/text.h"
 #include "kafka/topic_look_up.h"
 #include "kafka/topics.h"
 #include "operations/deadletters/dlq_list.h"
@@ -34,7 +35,7 @@ std::string Gap::ToJson() const {
   if (since_ms) {
     json["since_ms"] = *since_ms;
   }
-  return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  return base::JsonText(json);
 }
 
 absl::StatusOr<Gap> Gap::FromJson(const std::string& text, const std::string& here) {
@@ -445,8 +446,7 @@ absl::Status Backfill::Note(const std::string& table, const Left& left) {
           "UPDATE walpost.pipeline SET backfill = coalesce(backfill, '{}') || "
           "jsonb_build_object($2::text, "
           "$3::jsonb) WHERE name = $1",
-          {options_.pipeline.name, table,
-           note.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace)})
+          {options_.pipeline.name, table, base::JsonText(note)})
       .status();
 }
 

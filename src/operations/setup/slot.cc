@@ -11,6 +11,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "base/status.h"
+#include "base/text.h"
 #include "operations/reconcile/retention_note.h"
 #include "operations/setup/pipeline_record.h"
 #include "postgres/slots.h"
@@ -111,7 +112,7 @@ std::string SlotsAsJson(const std::vector<SlotInfo>& slots) {
     item["invalidation_reason"] = slot.invalidation_reason;
     list.push_back(item);
   }
-  return list.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+  return base::JsonText(list, 2) + "\n";
 }
 
 std::string SlotsAsText(const std::vector<SlotInfo>& slots) {

@@ -291,7 +291,7 @@ std::string AsJson(const std::vector<CheckLine>& lines) {
                                                         : "failed";
     list.push_back({{"level", level}, {"check", line.name}, {"text", line.text}});
   }
-  return list.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+  return base::JsonText(list, 2) + "\n";
 }
 
 }  // namespace

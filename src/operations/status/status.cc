@@ -31,7 +31,7 @@ std::string Text(const json& status, const char* pointer) {
   const json& value = At(status, pointer);
   return value.is_string() ? base::Printable(value.get_ref<const std::string&>())
          : value.is_null() ? "-"
-                           : value.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+                           : base::JsonText(value);
 }
 
 std::uint64_t Number(const json& status, const char* pointer) {

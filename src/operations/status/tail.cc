@@ -295,7 +295,7 @@ std::optional<std::string> TailReader::Line(absl::Status mapped, const outbox::E
     arena_.Release(record.block);
   }
   if (options_.json) {
-    return json.dump(-1, ' ', false, ordered_json::error_handler_t::replace) + "\n";
+    return base::JsonText(json) + "\n";
   }
   std::string text = absl::StrFormat(
       "%s %s %s %s %s", json["committed_at"].get<std::string>(),

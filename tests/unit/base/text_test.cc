@@ -237,6 +237,15 @@ TEST(SecretTest, PiecesOfASecretAreHidden) {
   EXPECT_EQ(HideRuns("hunter2hunter2", {}), "hunter2hunter2");
 }
 
+// As a bundle of certificates is. Compared byte for byte it would take minutes.
+TEST(SecretTest, SecretAndTextOfAMegabyteAreCompared) {
+  std::string secret;
+  for (int line = 0; secret.size() < std::size_t{1} << 20U; ++line) {
+    secret += std::to_string(line) + " of a bundle\n";
+  }
+  EXPECT_EQ(HideRuns(secret + "and more", {secret, secret.substr(1)}), "***and more");
+}
+
 TEST(SecretTest, SecretThatIsAPartOfAnotherLeavesNothingOfIt) {
   const std::string part = "walpost-prod";
   const std::string whole = "walpost-prod-Tail";

@@ -333,6 +333,21 @@ TEST(ShowTest, SecretThatAConninfoSpellsDifferentlyIsHidden) {
   }
 }
 
+TEST(ShowTest, SecretThatAConninfoSpellsDifferentlyIsHiddenBesideAnotherOne) {
+  constexpr const char* kPlain = "plainsecret-0123";
+  const std::pair<const char*, const char*> cases[] = {
+      {"host=h options='-c my.a=${plain} -c my.b=${file}'", R"(abc\'defgh\'ijk\'lmnop)"},
+      {"postgresql://h/shop?application_name=${plain}${file}", "p%61ss%77or%64-%31%32%33"},
+  };
+  for (const auto& [conninfo, secret] : cases) {
+    Config config = ParseOk(kLeast);
+    config.run.source.conninfo =
+        absl::StrReplaceAll(conninfo, {{"${plain}", kPlain}, {"${file}", secret}});
+    config.from_files = {kPlain, secret};
+    EXPECT_THAT(Show(config), AllOf(Not(HasSubstr("defgh")), Not(HasSubstr("123"))));
+  }
+}
+
 TEST(ShowTest, SettingWhoseNameAFileHoldsTooIsHidden) {
   Config config = ParseOk(kLeast);
   config.run.source.conninfo = "host=h options='-c app.password=NewSecret2'";
