@@ -94,6 +94,10 @@ std::optional<SchemaLookUp> SchemaLookUps::Take(base::Now now) {
   }
   look_at_ = now.mono + kLookEvery;
   times_.resize(table_.size());
+  if (epoch_ != table_.epoch()) {
+    epoch_ = table_.epoch();
+    ForgetUnclear();  // refs may be about other schemas
+  }
   SchemaLookUp look_up;
   for (SchemaTable::Ref ref = 1; ref <= table_.size(); ++ref) {
     const bool due = now.mono >= times_[ref - 1].due;
@@ -122,11 +126,12 @@ void SchemaLookUps::OnAnswers(const SchemaLookUp& look_up, const SchemaAnswers& 
     if (absl::IsUnavailable(answers[i].status())) {
       ++statistics_.failures;
       trouble_ = std::string(answers[i].status().message());
-      unclear_since_.reset();
+      ForgetUnclear();
+      unclear_decided_at_.reset();
       ask_at_ = now.mono + backoff_.Next();
       return;
     }
-    if (Decides(answers[i].status(), now)) {
+    if (Decides(look_up.needs[i].first, answers[i].status(), now)) {
       Judge(look_up.needs[i].first, answers[i], now);
       continue;
     }
@@ -146,15 +151,32 @@ void SchemaLookUps::OnAnswers(const SchemaLookUp& look_up, const SchemaAnswers& 
 }
 
 // Or there is a schema.
-bool SchemaLookUps::Decides(const absl::Status& answer, base::Now now) {
+bool SchemaLookUps::Decides(SchemaTable::Ref ref, const absl::Status& answer, base::Now now) {
+  Unclear& unclear = times_[ref - 1].unclear;
   if (!absl::IsAborted(answer)) {
+    unclear = {};
     return true;
   }
-  if (!unclear_since_ || now.mono - unclear_at_ > kUnclearKept) {
-    unclear_since_ = now.mono;
+  const auto since_last = now.mono - unclear.at.value_or(now.mono);
+  unclear.passed +=
+      std::min(std::chrono::duration_cast<std::chrono::milliseconds>(since_last), 2 * kLookEvery);
+  unclear.at = now.mono;
+  const bool waits = table_.entry(ref).state == State::kUnknown;  // else it is a refresh
+  const bool again = waits && unclear_decided_at_ && now.mono < *unclear_decided_at_ + kUnclearKept;
+  if (unclear.passed < (again ? kUnclearAgain : kUnclearWait)) {
+    return false;
   }
-  unclear_at_ = now.mono;
-  return now.mono - *unclear_since_ >= kUnclearWait;
+  if (waits) {
+    unclear_decided_at_ = now.mono;
+  }
+  unclear = {};
+  return true;
+}
+
+void SchemaLookUps::ForgetUnclear() {
+  for (Times& times : times_) {
+    times.unclear = {};
+  }
 }
 
 void SchemaLookUps::Judge(SchemaTable::Ref ref, const absl::StatusOr<envelope::Schema>& answer,
@@ -175,7 +197,8 @@ void SchemaLookUps::Judge(SchemaTable::Ref ref, const absl::StatusOr<envelope::S
 
 void SchemaLookUps::Resume(base::Now now) {
   table_.ForgetRejections();
-  unclear_since_.reset();
+  ForgetUnclear();
+  unclear_decided_at_.reset();
   backoff_.Reset();
   ask_at_ = now.mono;
 }

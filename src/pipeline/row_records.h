@@ -82,9 +82,12 @@ class SchemaLookUps {
  public:
   // An operator may have registered the schema meanwhile.
   static constexpr std::chrono::milliseconds kRejectionKept{30'000};
-  // One wait for all: who names many such schemas holds up the others once.
+  // So long must each answer about a schema be unclear. A time without answers does not count.
   static constexpr std::chrono::milliseconds kUnclearWait{60'000};
-  static constexpr std::chrono::milliseconds kUnclearKept{600'000};  // since the last such answer
+  // After one for which it was, since who names many such schemas would hold up the others each
+  // time: one unclear answer alone never decides.
+  static constexpr std::chrono::milliseconds kUnclearAgain{5'000};
+  static constexpr std::chrono::milliseconds kUnclearKept{600'000};  // since the last one
   static constexpr std::size_t kNeedsMax = 16;
   static constexpr std::chrono::milliseconds kLookEvery{1'000};  // for what is due
 
@@ -120,13 +123,21 @@ class SchemaLookUps {
   const std::string& trouble() const { return trouble_; }
 
  private:
+  // Each answer was, for so long up to the last one.
+  struct Unclear {
+    std::optional<base::MonotonicTime> at;
+    std::chrono::milliseconds passed{0};
+  };
+
   struct Times {
     base::MonotonicTime due;  // a rejection is forgotten, or a schema refreshed
+    Unclear unclear;
   };
 
   void Judge(envelope::SchemaTable::Ref ref, const absl::StatusOr<envelope::Schema>& answer,
              base::Now now);
-  bool Decides(const absl::Status& answer, base::Now now);
+  bool Decides(envelope::SchemaTable::Ref ref, const absl::Status& answer, base::Now now);
+  void ForgetUnclear();
   bool Refreshable(const envelope::SchemaTable::Entry& entry) const;
 
   const std::chrono::milliseconds refresh_;
@@ -136,8 +147,8 @@ class SchemaLookUps {
   bool asking_ = false;
   base::MonotonicTime look_at_;
   base::MonotonicTime ask_at_;
-  std::optional<base::MonotonicTime> unclear_since_;
-  base::MonotonicTime unclear_at_;  // the last such answer
+  std::uint64_t epoch_ = 0;  // of the table, which times_ is about
+  std::optional<base::MonotonicTime> unclear_decided_at_;
   std::string trouble_;
   Statistics statistics_;
 };
