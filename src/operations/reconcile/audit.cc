@@ -190,7 +190,7 @@ Finding FindingOn(const Reconciled& reconciled, const ReconciledTopic& topic, bo
     return Finding::kRecordsWithoutId;
   }
   const auto begins_ms = topic.gaps.BeginsMs(reconciled.row.partition);
-  if (begins_ms && reconciled.row.at_ms - reconciled.ahead_ms < *begins_ms) {
+  if (begins_ms && reconciled.row.at_ms - topic.clocks.ahead_ms() < *begins_ms) {
     return Finding::kTopicBeginsLater;
   }
   switch (topic.gaps.compaction) {
@@ -275,6 +275,11 @@ std::string TopicText(const ReconciledTopic& topic) {
                 ? ", Kafka has deleted some, and nothing left shows up to when"
                 : absl::StrFormat(", what is older than %s Kafka may have deleted",
                                   TimeText(*topic.gaps.begins_ms));
+    if (!topic.clocks.id().empty()) {
+      text += absl::StrFormat(", where rows seem up to %d s younger than their records (event %s)",
+                              (topic.clocks.ahead_ms() + 999) / 1'000,
+                              base::Printable(topic.clocks.id(), base::kShownBytesMax));
+    }
   }
   if (topic.without_position > 0) {
     text += absl::StrFormat(", %s without position: of these the order is not known",
@@ -367,7 +372,9 @@ std::string AuditReport::Json() const {
                                 {"records", topic.records},
                                 {"sent_again", topic.redelivered},
                                 {"without_id", topic.without_id},
-                                {"without_position", topic.without_position}});
+                                {"without_position", topic.without_position},
+                                {"rows_ahead_ms", topic.clocks.ahead_ms()},
+                                {"rows_ahead_id", topic.clocks.id()}});
     }
   }
   json["notes"] = notes;

@@ -73,35 +73,32 @@ struct Reconciled {
   // Nothing of its key is in its topic, which is compacted, and it is so old that what deleted the
   // key may have gone, too.
   bool deletion_unproven = false;
-  // After CompareClocks: so much younger do rows of its table seem than their records in the topic.
-  std::int64_t ahead_ms = 0;
   DeadLetterFate fate = DeadLetterFate::kNone;
 };
 
 // A record is no older than its row by a clock that both go by. Where walpost's clock is behind, or
 // a row's time is that of another time zone, rows seem younger than they are: by as much as those
-// that are in the topic do.
+// that are in the topic do, whichever table they are of. The oldest of these may be few.
 class ClockComparison {
  public:
-  static constexpr std::int64_t kStepMs = 60'000;
-  // One event in so many decides nothing, nor does a single one: who chooses its time or its id
-  // would decide about the others.
-  static constexpr std::uint64_t kIgnoredOneIn = 20;
   // What clocks may differ by where nothing shows it.
   static constexpr std::int64_t kUnknownMs = 3'600'000;
   // A row's created_at is believed when it is at most a day ahead of the clock (RowReader), as one
   // of another time zone is. So its record may be older by that, and by what clocks differ.
   static constexpr std::int64_t kMostMs = 24 * std::int64_t{3'600'000} + kUnknownMs;
 
-  // Of an event that is in the topic. One that is ahead by more is ignored.
-  void Add(std::int64_t row_ms, std::int64_t record_ms);
+  // Of an event that is in the topic. A row without a time (0), or one that is further ahead, shows
+  // nothing.
+  void Add(std::int64_t row_ms, std::int64_t record_ms, std::string_view id);
 
-  // In steps, rounded up.
-  std::int64_t AheadMs() const;
+  std::int64_t ahead_ms() const { return ahead_ms_.value_or(kUnknownMs); }
+
+  // Of the event that is furthest ahead; empty = none is.
+  const std::string& id() const { return id_; }
 
  private:
-  std::uint64_t events_ = 0;
-  std::map<std::int64_t, std::uint64_t> ahead_;  // events by steps, of those that are ahead
+  std::optional<std::int64_t> ahead_ms_;
+  std::string id_;
 };
 
 struct ReconciledTopic {
@@ -116,6 +113,7 @@ struct ReconciledTopic {
   std::int64_t oldest_row_ms = INT64_MAX;  // by PostgreSQL's clock
   std::int64_t deletions_since_ms = 0;     // what deleted a key before may have gone
   kafka::TopicGaps gaps;
+  ClockComparison clocks;
 };
 
 class Reconciliation {
@@ -205,8 +203,6 @@ class Reconciliation {
   std::vector<ReconciledTopic> topics_;
   std::map<std::string, std::uint32_t, std::less<>> topic_numbers_;
   std::map<std::string, std::uint32_t, std::less<>> source_numbers_;
-  std::map<std::pair<std::uint32_t, std::uint32_t>, ClockComparison>
-      clocks_;  // by topic and source
   Order order_;
 };
 

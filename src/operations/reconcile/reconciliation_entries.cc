@@ -102,6 +102,7 @@ void OfOneText::FindFates() {
 
 using entries::BytesOf;
 using entries::Entry;
+using entries::IsTooLarge;
 using entries::Kind;
 using entries::ReadBytes;
 using kafka::Compaction;
@@ -117,6 +118,10 @@ std::string CompactedKeyOf(const Entry& entry, std::int32_t partition) {
 
 }  // namespace
 
+bool entries::IsTooLarge(const Entry& row, const ReconciledTopic& topic) {
+  return topic.gaps.message_bytes_max && row.bytes > *topic.gaps.message_bytes_max;
+}
+
 std::int32_t entries::PartitionOf(const Entry& row, const ReconciledTopic& topic) {
   return topic.gaps.PartitionOf(row.partition,
                                 row.has_key ? std::optional(row.key_hash) : std::nullopt);
@@ -129,39 +134,25 @@ Reconciled Reconciliation::ComparedOf(const Entry& row, std::string_view id) con
   reconciled.row = {row.number, id, row.topic, row.at_ms, partition, row.bytes, row.undeliverable};
   reconciled.in_topic = row.in_topic;
   reconciled.id_unproven = row.unproven;
-  reconciled.too_large = topic.gaps.message_bytes_max && row.bytes > *topic.gaps.message_bytes_max;
+  reconciled.too_large = IsTooLarge(row, topic);
   reconciled.fate = row.fate;
-  const auto clocks = clocks_.find({row.topic, row.source});
-  reconciled.ahead_ms =
-      clocks == clocks_.end() ? ClockComparison::kUnknownMs : clocks->second.AheadMs();
   return reconciled;
 }
 
-void ClockComparison::Add(std::int64_t row_ms, std::int64_t record_ms) {
+void ClockComparison::Add(std::int64_t row_ms, std::int64_t record_ms, std::string_view id) {
   const std::int64_t ahead_ms = row_ms - std::max(record_ms, std::int64_t{0});
-  if (ahead_ms > kMostMs) {
+  if (row_ms <= 0 || ahead_ms > kMostMs) {
     return;
   }
-  ++events_;
-  if (ahead_ms > 0) {
-    ++ahead_[(ahead_ms + kStepMs - 1) / kStepMs];
+  if (ahead_ms > ahead_ms_.value_or(0)) {
+    id_ = std::string(id);
   }
-}
-
-std::int64_t ClockComparison::AheadMs() const {
-  const std::uint64_t single = events_ > 1 ? 1 : 0;
-  std::uint64_t ignored = std::max(single, events_ / kIgnoredOneIn);
-  for (auto step = ahead_.rbegin(); step != ahead_.rend(); ++step) {
-    if (step->second > ignored) {
-      return step->first * kStepMs;
-    }
-    ignored -= step->second;
-  }
-  return 0;
+  ahead_ms_ = std::max({ahead_ms, ahead_ms_.value_or(0), std::int64_t{0}});
 }
 
 // An id that comes again shows nothing, since its record may be another row's: but for the same
-// event that was sent twice. One that became a dead letter is not in the topic.
+// event that was sent twice. Nor does a row that became no record, so the one with its id is none
+// of it.
 absl::Status Reconciliation::CompareClocks() {
   if (std::none_of(topics_.begin(), topics_.end(),
                    [](const ReconciledTopic& topic) { return topic.gaps.begins_ms.has_value(); })) {
@@ -206,8 +197,9 @@ absl::Status Reconciliation::CompareClocks() {
       const Entry& row = event.row.first;
       const Entry& record = event.record.first;
       if (event.row.events == 1 && event.record.events == 1 && !event.dead_letter &&
-          row.topic == record.topic && row.key == record.key) {
-        clocks_[{row.topic, row.source}].Add(row.at_ms, record.at_ms);
+          !row.undeliverable && !IsTooLarge(row, topics_[row.topic]) && row.topic == record.topic &&
+          row.key == record.key) {
+        topics_[row.topic].clocks.Add(row.at_ms, record.at_ms, id);
       }
     }
   }

@@ -69,6 +69,9 @@ T ReadBytes(std::string_view bytes) {
 // Where the record of a row is, or goes now; -1 = to any.
 std::int32_t PartitionOf(const Entry& row, const ReconciledTopic& topic);
 
+// Of a row, as the topic's limit is now.
+bool IsTooLarge(const Entry& row, const ReconciledTopic& topic);
+
 // Records of one id, as far as they differ in what is asked of them. Whoever writes a topic chooses
 // ids: the number of these is bounded, that of the records is not.
 struct Records {

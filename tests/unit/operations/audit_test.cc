@@ -36,14 +36,18 @@ TEST(AuditFindingTest, WhatIsNotConfirmedMayStillCome) {
 
 TEST(AuditFindingTest, OlderThanTheTopicIsUnknown) {
   ReconciledTopic topic = Whole();
+  topic.clocks.Add(1'000, 1'000, "another");
   topic.gaps.begins_ms = 1'001;
   EXPECT_EQ(FindingOn(Absent(), topic, true), Finding::kTopicBeginsLater);
   topic.gaps.begins_ms = 1'000;
   EXPECT_EQ(FindingOn(Absent(), topic, true), Finding::kMissing);
+  topic.clocks.Add(1'001, 1'000, "another");
+  EXPECT_EQ(FindingOn(Absent(), topic, true), Finding::kTopicBeginsLater) << "it is ahead";
 }
 
 TEST(AuditFindingTest, OnlyItsOwnPartitionMakesARowTooOld) {
   ReconciledTopic topic = Whole();
+  topic.clocks.Add(1'000, 1'000, "another");
   topic.gaps.begins_ms = INT64_MAX;
   topic.gaps.partitions = {{INT64_MAX, true}, {1'000, true}};
   Reconciled row = Absent();

@@ -2,9 +2,9 @@
 
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <vector>
 
 namespace walpost::operations::entries {
@@ -172,37 +172,29 @@ TEST(DestinationOfTest, IsOfTopicAndKeyAndNoKeyIsNotTheEmptyOne) {
 }
 
 constexpr std::int64_t kHourMs = 3'600'000;
+constexpr std::int64_t kDayMs = 24 * kHourMs;
 
-std::int64_t AheadMs(const std::vector<std::int64_t>& ahead_ms) {
+ClockComparison Compare(const std::vector<std::int64_t>& ahead_ms) {
   ClockComparison clocks;
   for (const std::int64_t each : ahead_ms) {
-    clocks.Add(/*row_ms=*/kHourMs + each, /*record_ms=*/kHourMs);
+    clocks.Add(/*row_ms=*/kDayMs + each, /*record_ms=*/kDayMs, std::to_string(each));
   }
-  return clocks.AheadMs();
+  return clocks;
 }
 
-TEST(ClockComparisonTest, RowsOfAClockThatIsAheadShowIt) {
-  EXPECT_EQ(AheadMs({}), 0);
-  EXPECT_EQ(AheadMs({0, -kHourMs, -1}), 0);
-  EXPECT_EQ(AheadMs({1, 1, 1}), ClockComparison::kStepMs) << "rounded up";
-  EXPECT_EQ(AheadMs({kHourMs, kHourMs - 1, kHourMs, -kHourMs}), kHourMs);
-  EXPECT_EQ(AheadMs({kHourMs}), kHourMs) << "all that there is";
+TEST(ClockComparisonTest, RowThatIsFurthestAheadCounts) {
+  EXPECT_EQ(Compare({0, -kHourMs, -1}).ahead_ms(), 0);
+  EXPECT_EQ(Compare({0, -kHourMs, -1}).id(), "");
+  const ClockComparison clocks = Compare({-kHourMs, 7, kHourMs, 8});
+  EXPECT_EQ(clocks.ahead_ms(), kHourMs);
+  EXPECT_EQ(clocks.id(), std::to_string(kHourMs));
 }
 
-TEST(ClockComparisonTest, FewEventsDecideNothing) {
-  EXPECT_EQ(AheadMs({kHourMs, 0}), 0);
-  EXPECT_EQ(AheadMs({2 * kHourMs, kHourMs, kHourMs}), kHourMs);
-  std::vector<std::int64_t> events(100, -1);
-  std::fill_n(events.begin(), 100 / ClockComparison::kIgnoredOneIn, kHourMs);
-  EXPECT_EQ(AheadMs(events), 0);
-  events.back() = kHourMs;
-  EXPECT_EQ(AheadMs(events), kHourMs);
-}
-
-TEST(ClockComparisonTest, TimeThatIsNotBelievedShowsNothing) {
-  EXPECT_EQ(AheadMs({ClockComparison::kMostMs + 1, ClockComparison::kMostMs + 1}), 0);
-  EXPECT_EQ(AheadMs({ClockComparison::kMostMs, ClockComparison::kMostMs}),
-            ClockComparison::kMostMs);
+TEST(ClockComparisonTest, WhereNothingShowsItClocksMayDiffer) {
+  EXPECT_EQ(Compare({}).ahead_ms(), ClockComparison::kUnknownMs);
+  EXPECT_EQ(Compare({ClockComparison::kMostMs + 1}).ahead_ms(), ClockComparison::kUnknownMs);
+  EXPECT_EQ(Compare({-kDayMs}).ahead_ms(), ClockComparison::kUnknownMs) << "no time at all";
+  EXPECT_EQ(Compare({ClockComparison::kMostMs}).ahead_ms(), ClockComparison::kMostMs);
 }
 
 }  // namespace
