@@ -24,24 +24,30 @@ namespace {
 
 using outbox::TableOptions;
 using postgres::QuoteIdentifier;
+using postgres::QuoteLiteral;
 using postgres::Row;
 using postgres::SqlConnection;
 
-// The columns of table `c` that can hold more than PostgreSQL can send, as no CHECK says how long
-// they are as text; null = none. Not what functions measure in another way, such as
-// jsonb_array_length.
+// The columns of table `c` that can hold more than PostgreSQL can send; null = none. All count but
+// those of a brief type, and those of which a CHECK says octet_length(column::text) <= N or the
+// like, in a plain form: what is not understood is no bound.
 constexpr const char kUnboundedColumns[] =
-    "(SELECT string_agg(quote_ident(a.attname), ', ' ORDER BY a.attnum) FROM pg_attribute a JOIN "
-    "pg_type t ON t.oid = a.atttypid LEFT JOIN pg_type base ON base.oid = t.typbasetype WHERE "
-    "a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped AND t.typlen = -1 AND "
-    "coalesce(base.typname, t.typname) NOT IN ('numeric', 'inet', 'cidr', 'tsvector') AND "
-    "t.typtype "
-    "<> 'r' AND NOT (coalesce(base.typname, t.typname) IN ('varchar', 'bpchar', 'bit', 'varbit') "
-    "AND greatest(a.atttypmod, t.typtypmod) >= 0) AND NOT EXISTS (SELECT FROM pg_constraint k "
-    "WHERE k.contype = 'c' AND (k.contypid = t.oid OR k.conrelid = c.oid AND k.conkey && "
-    "ARRAY[a.attnum, 0::int2]) AND pg_get_constraintdef(k.oid) ~ "
-    "'\\m(octet_|char_|character_|bit_)?length\\(' AND pg_get_constraintdef(k.oid) !~ 'NOT "
-    "ENFORCED'))";
+    "(WITH RECURSIVE base AS (SELECT a.attnum, a.attname, a.atttypmod AS typmod, t.oid, t.typname, "
+    "t.typlen, t.typtypmod, t.typbasetype FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid "
+    "WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped UNION ALL SELECT b.attnum, "
+    "b.attname, greatest(b.typmod, b.typtypmod), t.oid, t.typname, t.typlen, t.typtypmod, "
+    "t.typbasetype FROM base b JOIN pg_type t ON t.oid = b.typbasetype) SELECT "
+    "string_agg(quote_ident(b.attname), ', ' ORDER BY b.attnum) FROM base b WHERE b.typbasetype = "
+    "0 AND b.typlen = -1 AND b.typname <> ALL ('{numeric,inet,cidr,tsvector,int4range,int8range,"
+    "numrange,tsrange,tstzrange,daterange}') AND NOT (b.typname IN ('varchar', 'bpchar', 'bit', "
+    "'varbit') AND b.typmod BETWEEN 0 AND 1000004) AND NOT EXISTS (SELECT FROM pg_constraint k, "
+    "LATERAL (SELECT CASE WHEN k.contypid = 0 THEN regexp_replace(quote_ident(b.attname), "
+    "'([^a-zA-Z0-9_ ])', '\\\\\\1', 'g') ELSE 'VALUE' END AS name, pg_get_constraintdef(k.oid) AS "
+    "def) d WHERE k.contype = 'c' AND (k.conrelid = c.oid AND b.attnum = ANY (k.conkey) OR "
+    "k.contypid IN (SELECT other.oid FROM base other WHERE other.attnum = b.attnum)) AND d.def ~ "
+    "('\\m(octet_|char_|character_)?length\\(\\(?' || d.name || '\\)?(::text)?\\) <=? "
+    "\\d{1,8}\\M') AND regexp_replace(d.def, '\\(' || d.name || ' IS NULL\\) OR ', '') !~ "
+    "'\\m(OR|CASE|NOT \\(|NOT ENFORCED)'))";
 
 class TablesCheck {
  public:
@@ -86,12 +92,11 @@ class TablesCheck {
         "JOIN pg_roles owner ON owner.oid = p.proowner WHERE p.pronamespace = n.oid AND p.proname "
         "= 'maintain' AND owner.oid <> c.relowner AND " +
             std::string(kOwnerIsForeign) +
-            "), EXISTS (SELECT FROM pg_attrdef d WHERE "
-            "d.adrelid = c.oid AND pg_get_expr(d.adbin, d.adrelid) ~ "
-            "'gen_random_uuid|uuid_generate_v4'), has_schema_privilege(n.oid, 'USAGE') AND "
-            "has_table_privilege(c.oid, 'SELECT'), current_user, c.relkind = 'p' AND NOT EXISTS "
-            "(SELECT "
-            "FROM pg_trigger t WHERE t.tgrelid = c.oid AND t.tgname = 'events_stay'), "
+            "), EXISTS (SELECT FROM pg_attrdef d WHERE d.adrelid = c.oid AND "
+            "pg_get_expr(d.adbin, d.adrelid) ~ 'gen_random_uuid|uuid_generate_v4'), "
+            "has_schema_privilege(n.oid, 'USAGE') AND has_table_privilege(c.oid, 'SELECT'), "
+            "current_user, c.relkind = 'p' AND NOT EXISTS (SELECT FROM pg_trigger t WHERE "
+            "t.tgrelid = c.oid AND t.tgname = 'events_stay'), "
             "current_setting('server_version_num')::integer >= 140000 AND EXISTS (SELECT FROM "
             "pg_partitioned_table t WHERE t.partrelid = c.oid AND t.partdefid = 0), " +
             std::string(kUnboundedColumns) +
@@ -139,10 +144,9 @@ class TablesCheck {
     }
     if (row.at(8) && !(row.at(2) == "t" && table.table == "events")) {
       found_.Warn(name, absl::StrFormat(
-                            "no CHECK bounds the length of %s, and one row of more than 1 GB as "
-                            "text, which PostgreSQL cannot send, stops all delivery. A few kB of "
-                            "jsonb are enough, so their stored size is no bound: ALTER TABLE %s "
-                            "ADD CHECK (octet_length(...::text) <= ...) (docs/security.md)",
+                            "no CHECK of the form octet_length(column::text) <= N, with N below "
+                            "100 million, bounds %s, and a row of more than 1 GB as text stops all "
+                            "delivery: ALTER TABLE %s ADD CHECK (...) (docs/security.md)",
                             *row.at(8), quoted));
     }
     if (row.at(2) == "t" && table.table == "events") {
@@ -180,6 +184,30 @@ class TablesCheck {
                           "or forged: %s; a walpost or an operator of yours gets its rights as a "
                           "member of a role (docs/database.md)",
                           grant.role, grant.cure));
+    }
+  }
+
+  // Of other tables only their rows' length matters: PostgreSQL sends them, too.
+  void Others(const std::vector<TableOptions>& tables, const std::string& publication) {
+    std::vector<std::string> outboxes;
+    for (const TableOptions& table : tables) {
+      outboxes.push_back(
+          QuoteLiteral(QuoteIdentifier(table.schema) + "." + QuoteIdentifier(table.table)));
+    }
+    const auto others = connection_->Query(
+        "SELECT count(*), min(c.oid::regclass::text) FROM pg_publication_tables p JOIN "
+        "pg_namespace n ON n.nspname = p.schemaname JOIN pg_class c ON c.relnamespace = n.oid AND "
+        "c.relname = p.tablename WHERE p.pubname = $1 AND coalesce(pg_partition_root(c.oid), "
+        "c.oid) NOT IN (SELECT coalesce(pg_partition_root(o.oid), o.oid) FROM pg_class o WHERE "
+        "o.oid IN (SELECT to_regclass(name) FROM unnest(ARRAY[" +
+            absl::StrJoin(outboxes, ", ") + "]::text[]) name))",
+        {publication});
+    if (others.ok() && others->front().at(0) != "0") {
+      found_.Warn(
+          "tables of " + publication,
+          absl::StrFormat("%s of them are no outbox, such as %s: take them out, as a row of "
+                          "more than 1 GB as text stops all delivery (docs/security.md)",
+                          *others->front().at(0), *others->front().at(1)));
     }
   }
 
@@ -302,6 +330,7 @@ std::vector<CheckLine> CheckTables(const std::vector<TableOptions>& tables,
   }
   check.Rights(tables);
   check.Ids(tables, publication);
+  check.Others(tables, publication);
   return check.Take();
 }
 

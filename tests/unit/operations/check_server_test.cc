@@ -6,8 +6,11 @@
 #include <chrono>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <variant>
 
+#include "absl/strings/str_format.h"
 #include "operations/status/check_server.h"
 #include "outbox/options.h"
 #include "postgres/sql_connection.h"
@@ -169,19 +172,49 @@ TEST_F(CheckServerTest, RandomIdsAndRowSecurityAreWarnedOf) {
 
 TEST_F(CheckServerTest, ColumnsOfAnOwnTableThatHaveNoBoundAreWarnedOf) {
   Sql("CREATE DOMAIN brief AS text CHECK (octet_length(VALUE) < 100); CREATE DOMAIN name AS "
-      "varchar(20); CREATE TABLE own (id uuid PRIMARY KEY, aggregate_id varchar(99), "
+      "varchar(20); CREATE DOMAIN other_name AS name; CREATE TYPE textrange AS RANGE (subtype = "
+      "text); CREATE TABLE own (id uuid PRIMARY KEY, aggregate_id varchar(99), "
       "aggregate_type brief, event_type text CHECK (length(event_type) < 100), payload bytea, "
-      "headers jsonb, price numeric, at timestamptz, numbers int[], other name, note varchar, "
-      "CHECK (pg_column_size(payload) < 9 AND jsonb_array_length(headers) < 9))");
+      "\"head.ers\" jsonb, price numeric, at timestamptz, other other_name, days daterange)");
   CheckOptions options = CheckOf();
   options.tables[0].schema = "public";
   options.tables[0].table = "own";
-  EXPECT_THAT(
-      LineOf(Check(options), "table public.own"),
-      HasSubstr("warning: no CHECK bounds the length of payload, headers, numbers, note, "));
-  Sql("ALTER TABLE own DROP numbers, DROP note, ADD CHECK (octet_length(payload) <= 1000000 AND "
-      "octet_length(headers::text) <= 1000)");
+  const auto expect_unbounded = [&](const std::string& columns) {
+    EXPECT_THAT(LineOf(Check(options), "table public.own"),
+                HasSubstr("below 100 million, bounds " + columns + ", and"));
+  };
+  expect_unbounded("payload, \"head.ers\"");
+  Sql("ALTER TABLE own ADD CHECK (payload IS NULL OR octet_length(payload) BETWEEN 1 AND 1000000), "
+      "ADD CHECK (length(event_type) > 0 AND octet_length(\"head.ers\"::text) <= 1000)");
   EXPECT_EQ(LineOf(Check(options), "table public.own"), "");
+  const std::pair<const char*, const char*> no_bounds[] = {
+      {"numbers int[]", "array_length(numbers, 1) < 9"},
+      {"range textrange", "lower(range) < 'b'"},
+      {"a text", "length(a) > 0"},
+      {"a jsonb", "pg_column_size(a) < 9"},
+      {"a jsonb", "jsonb_array_length(a) < 9"},
+      {"a jsonb", "length(a->>'id') < 9"},
+      {"a jsonb", "a ? 'x' OR length(a::text) < 9"},
+      {"a jsonb", "aggregate_id IS NULL OR length(a::text) < 9"},
+      {"a jsonb", "length(event_type) < 9 AND a IS NOT NULL"},
+      {"a jsonb", "octet_length(a::text) < 1000000000"},
+      {"a jsonb", "NOT (length(a::text) < 9 AND length(event_type) > 9)"},
+      {"a varchar(10485760)", "a > 'a'"}};
+  for (const auto& [column, check] : no_bounds) {
+    SCOPED_TRACE(check);
+    const std::string name(column, std::string_view(column).find(' '));
+    Sql(absl::StrFormat("ALTER TABLE own ADD %s, ADD CONSTRAINT one CHECK (%s)", column, check));
+    expect_unbounded(name);
+    Sql("ALTER TABLE own DROP CONSTRAINT one, DROP " + name);
+  }
+}
+
+TEST_F(CheckServerTest, TablesOfThePublicationThatAreNoOutboxAreWarnedOf) {
+  InitOk();
+  EXPECT_EQ(LineOf(Check(CheckOf()), "tables of shop"), "");
+  Sql("CREATE TABLE side (id int, note jsonb); ALTER PUBLICATION shop ADD TABLE side");
+  EXPECT_THAT(LineOf(Check(CheckOf()), "tables of shop"),
+              HasSubstr("warning: 1 of them are no outbox, such as public.side: "));
 }
 
 TEST_F(CheckServerTest, EmptyDatabaseListsEachProblemWithTheWayOut) {
