@@ -70,17 +70,18 @@ Scalar ShownConninfo(const std::string& conninfo) {
   if (hidden == nullptr) {
     return Literal(postgres::RedactConninfo(conninfo));
   }
+  constexpr absl::string_view kTaken("\0", 1);  // which libpq's texts lack
   // All are replaced at once, the longest first: one may be a part of another.
   std::vector<std::pair<absl::string_view, absl::string_view>> foreign_texts;
   for (const std::string& secret : *hidden) {
     if (secret.size() >= kHiddenAnywhereMin || secret.find_first_of("'\\%") != std::string::npos) {
-      foreign_texts.emplace_back(secret, "\n");
+      foreign_texts.emplace_back(secret, kTaken);
     }
   }
   const std::string own = absl::StrReplaceAll(conninfo, foreign_texts);
   const std::string redacted = postgres::RedactConninfo(conninfo, [&](const std::string& value) {
     const std::vector<std::string> parts =
-        absl::StrSplit(absl::StrReplaceAll(value, foreign_texts), '\n');
+        absl::StrSplit(absl::StrReplaceAll(value, foreign_texts), kTaken);
     const bool foreign =
         own != conninfo && std::any_of(parts.begin(), parts.end(), [&](const std::string& part) {
           return own.find(part) == std::string::npos;

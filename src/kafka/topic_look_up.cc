@@ -109,6 +109,7 @@ constexpr std::chrono::milliseconds kNextBrokerForDecision{3'000};
 // Below Dispatcher::kReportWaitMin: a rejection that is asked about is waited for so long at first.
 constexpr std::chrono::milliseconds kFirstAnswerTimeout{4'000};
 constexpr std::chrono::milliseconds kSilentBrokerFor{100};
+constexpr int kAfterErrorMs = 10;
 constexpr int kAnswerTimeoutMs = static_cast<int>(kAnswerTimeout.count());
 
 void AskAboutTopic(rd_kafka_t* producer, bool describe, TopicQuestion* question) {
@@ -152,9 +153,14 @@ Answered AskEachBroker(const KafkaOptions& options, const std::vector<std::strin
   auto until = steady_clock::now() + kFirstAnswerTimeout;
   do {
     const rd_kafka_metadata_t* raw = nullptr;
-    if (rd_kafka_metadata(client->get(), 0, nullptr, &raw,
-                          std::max(1, static_cast<int>(TimeLeft(until).count()))) !=
-        RD_KAFKA_RESP_ERR_NO_ERROR) {
+    const rd_kafka_resp_err_t error = rd_kafka_metadata(
+        client->get(), 0, nullptr, &raw, std::max(1, static_cast<int>(TimeLeft(until).count())));
+    if (error != RD_KAFKA_RESP_ERR_NO_ERROR && !brokers.answered.empty() &&
+        error != RD_KAFKA_RESP_ERR__TIMED_OUT) {
+      rd_kafka_poll(client->get(), kAfterErrorMs);  // a connection was lost: the others may answer
+      continue;
+    }
+    if (error != RD_KAFKA_RESP_ERR_NO_ERROR) {
       break;  // also where the time ends before a broker far away has answered once more
     }
     const Metadata metadata(raw);

@@ -338,13 +338,15 @@ TEST(ShowTest, SecretThatAConninfoSpellsDifferentlyIsHiddenBesideAnotherOne) {
   const std::pair<const char*, const char*> cases[] = {
       {"host=h options='-c my.a=${plain} -c my.b=${file}'", R"(abc\'defgh\'ijk\'lmnop)"},
       {"postgresql://h/shop?application_name=${plain}${file}", "p%61ss%77or%64-%31%32%33"},
+      {"postgresql://user@host/shop?application_name=${file}", "user%0Ahost%0Ashop"},
   };
   for (const auto& [conninfo, secret] : cases) {
     Config config = ParseOk(kLeast);
     config.run.source.conninfo =
         absl::StrReplaceAll(conninfo, {{"${plain}", kPlain}, {"${file}", secret}});
     config.from_files = {kPlain, secret};
-    EXPECT_THAT(Show(config), AllOf(Not(HasSubstr("defgh")), Not(HasSubstr("123"))));
+    EXPECT_THAT(Show(config), AllOf(Not(HasSubstr("defgh")), Not(HasSubstr("123")),
+                                    Not(HasSubstr("user\\nhost")), HasSubstr("***")));
   }
 }
 
