@@ -2,6 +2,7 @@
 
 import time
 
+import pytest
 import servers
 from kafka_pair import OUTBOX, KafkaPair, insert, pipeline_of
 
@@ -77,6 +78,7 @@ def test_rejection_waits_until_a_broker_says_who_leads(make_pipeline, proxied):
     servers.wait_for(lambda: skipped(p), 60, "the decision")
 
 
+@pytest.mark.full
 def test_verb_ends_when_no_broker_says_who_leads(make_pipeline, proxied):
     kafka, proxy = proxied
     p = rejecting_topic(make_pipeline, kafka)
