@@ -213,6 +213,7 @@ SchemaTable::Ref SchemaTable::RefOf(const SchemaNeed& need) {
   free_.pop_back();
   Entry& entry = entries_.at(found->second - 1);
   entry.need = need;
+  entry.made_in = epoch_;
   bytes_ += BytesOf(need);
   return found->second;
 }

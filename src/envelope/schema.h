@@ -113,6 +113,7 @@ class SchemaTable {
     bool fixed = false;     // known for good
     bool wanted = false;    // unknown, and somebody waits for it
     bool used = false;      // since it was learnt
+    std::uint64_t made_in = 0;  // the epoch in which its ref came to mean this need
     std::uint64_t used_at = 0;
   };
 

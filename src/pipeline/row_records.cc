@@ -93,28 +93,63 @@ std::optional<SchemaLookUp> SchemaLookUps::Take(base::Now now) {
     return std::nullopt;
   }
   look_at_ = now.mono + kLookEvery;
-  times_.resize(table_.size());
-  if (epoch_ != table_.epoch()) {
-    epoch_ = table_.epoch();
-    ForgetUnclear();  // refs may be about other schemas
-  }
   SchemaLookUp look_up;
-  for (SchemaTable::Ref ref = 1; ref <= table_.size(); ++ref) {
-    const bool due = now.mono >= times_[ref - 1].due;
-    if (due && table_.entry(ref).state == State::kRejected) {
-      table_.Forget(ref);
-    }
-    const SchemaTable::Entry& entry = table_.entry(ref);
-    const bool waits = entry.state == State::kUnknown && entry.wanted;
-    if ((waits || (due && Refreshable(entry))) && look_up.needs.size() < kNeedsMax) {
-      look_up.needs.emplace_back(ref, entry.need);
-    }
+  for (const SchemaTable::Ref ref : FindDue(now.mono)) {
+    TimesOf(ref).asked_at = now.mono;
+    look_up.needs.emplace_back(ref, table_.entry(ref).need);
   }
   if (look_up.needs.empty()) {
+    ask_at_ = table_.wanted() > 0 ? now.mono + kPause : ask_at_;
     return std::nullopt;
   }
   asking_ = true;
   return look_up;
+}
+
+// What was not asked for yet comes first, and what was unclear gets its share.
+std::vector<SchemaTable::Ref> SchemaLookUps::FindDue(base::MonotonicTime now) {
+  times_.resize(table_.size());
+  std::vector<SchemaTable::Ref> refs;
+  std::vector<SchemaTable::Ref> unclear;
+  std::vector<SchemaTable::Ref> refresh;
+  for (SchemaTable::Ref ref = 1; ref <= table_.size(); ++ref) {
+    Times& times = TimesOf(ref);
+    const bool due = now >= times.due;
+    if (due && table_.entry(ref).state == State::kRejected) {
+      table_.Forget(ref);
+    }
+    if (times.unclear_since && now - times.asked_at > kUnclearKept) {
+      times.unclear_since.reset();
+    }
+    const SchemaTable::Entry& entry = table_.entry(ref);
+    const bool waits = entry.state == State::kUnknown && entry.wanted;
+    if (waits && !times.unclear_since) {
+      refs.push_back(ref);
+    } else if (waits && now >= times.asked_at + kLookEvery) {
+      unclear.push_back(ref);
+    } else if (due && Refreshable(entry)) {
+      refresh.push_back(ref);
+    }
+  }
+  std::sort(unclear.begin(), unclear.end(), [this](SchemaTable::Ref a, SchemaTable::Ref b) {
+    return std::pair(TimesOf(a).asked_at, a) < std::pair(TimesOf(b).asked_at, b);
+  });
+  unclear.resize(std::min(unclear.size(), kUnclearTogether));
+  refs.resize(std::min(refs.size(), kNeedsMax - unclear.size()));
+  refs.insert(refs.end(), unclear.begin(), unclear.end());
+  refs.insert(refs.end(), refresh.begin(), refresh.end());
+  refs.resize(std::min(refs.size(), kNeedsMax));
+  return refs;
+}
+
+// A ref may have come to mean another schema.
+SchemaLookUps::Times& SchemaLookUps::TimesOf(SchemaTable::Ref ref) {
+  Times& times = times_[ref - 1];
+  if (times.made_in != table_.entry(ref).made_in) {
+    times = Times();
+    times.made_in = table_.entry(ref).made_in;
+  }
+  return times;
 }
 
 void SchemaLookUps::OnAnswers(const SchemaLookUp& look_up, const SchemaAnswers& answers,
@@ -127,7 +162,6 @@ void SchemaLookUps::OnAnswers(const SchemaLookUp& look_up, const SchemaAnswers& 
       ++statistics_.failures;
       trouble_ = std::string(answers[i].status().message());
       ForgetUnclear();
-      unclear_decided_at_.reset();
       ask_at_ = now.mono + backoff_.Next();
       return;
     }
@@ -136,47 +170,63 @@ void SchemaLookUps::OnAnswers(const SchemaLookUp& look_up, const SchemaAnswers& 
       continue;
     }
     ++statistics_.failures;
-    if (!unclear) {
-      trouble_ = std::string(answers[i].status().message());
-    }
     unclear = true;
+    trouble_ = std::string(answers[i].status().message());
   }
   backoff_.Reset();
-  if (unclear) {
-    ask_at_ = now.mono + kLookEvery;
-    return;
-  }
-  trouble_.clear();
   ask_at_ = now.mono;
+  if (!unclear && !AnyUnclear()) {
+    trouble_.clear();
+  }
 }
 
 // Or there is a schema.
 bool SchemaLookUps::Decides(SchemaTable::Ref ref, const absl::Status& answer, base::Now now) {
-  Unclear& unclear = times_[ref - 1].unclear;
+  Times& times = TimesOf(ref);
   if (!absl::IsAborted(answer)) {
-    unclear = {};
+    times.unclear_since.reset();
+    if (!unclear_decided_ && !AnyUnclear()) {
+      unclear_since_.reset();
+    }
     return true;
   }
-  const auto since_last = now.mono - unclear.at.value_or(now.mono);
-  unclear.passed +=
-      std::min(std::chrono::duration_cast<std::chrono::milliseconds>(since_last), 2 * kLookEvery);
-  unclear.at = now.mono;
-  const bool waits = table_.entry(ref).state == State::kUnknown;  // else it is a refresh
-  const bool again = waits && unclear_decided_at_ && now.mono < *unclear_decided_at_ + kUnclearKept;
-  if (unclear.passed < (again ? kUnclearAgain : kUnclearWait)) {
+  if (table_.entry(ref).state != State::kUnknown) {  // a refresh: nobody waits for it
+    times.due = now.mono + kRejectionKept;
     return false;
   }
-  if (waits) {
-    unclear_decided_at_ = now.mono;
+  if (!unclear_since_ || now.mono - unclear_at_ > kUnclearKept) {
+    unclear_since_ = now.mono;
+    unclear_decided_ = false;
   }
-  unclear = {};
+  unclear_at_ = now.mono;
+  if (!times.unclear_since) {
+    times.unclear_since = now.mono;
+  }
+  if (now.mono - *unclear_since_ < kUnclearWait || now.mono - *times.unclear_since < kUnclearEach) {
+    return false;
+  }
+  times.unclear_since.reset();
+  unclear_decided_ = true;
   return true;
+}
+
+bool SchemaLookUps::AnyUnclear() const {
+  for (SchemaTable::Ref ref = 1; ref <= times_.size(); ++ref) {
+    const Times& times = times_[ref - 1];
+    const SchemaTable::Entry& entry = table_.entry(ref);
+    if (times.unclear_since && times.made_in == entry.made_in && entry.wanted) {
+      return true;
+    }
+  }
+  return false;
 }
 
 void SchemaLookUps::ForgetUnclear() {
   for (Times& times : times_) {
-    times.unclear = {};
+    times.unclear_since.reset();
   }
+  unclear_since_.reset();
+  unclear_decided_ = false;
 }
 
 void SchemaLookUps::Judge(SchemaTable::Ref ref, const absl::StatusOr<envelope::Schema>& answer,
@@ -198,7 +248,6 @@ void SchemaLookUps::Judge(SchemaTable::Ref ref, const absl::StatusOr<envelope::S
 void SchemaLookUps::Resume(base::Now now) {
   table_.ForgetRejections();
   ForgetUnclear();
-  unclear_decided_at_.reset();
   backoff_.Reset();
   ask_at_ = now.mono;
 }

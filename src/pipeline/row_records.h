@@ -82,14 +82,18 @@ class SchemaLookUps {
  public:
   // An operator may have registered the schema meanwhile.
   static constexpr std::chrono::milliseconds kRejectionKept{30'000};
-  // So long must each answer about a schema be unclear. A time without answers does not count.
+  // One wait for all: who names many such schemas holds up the others once. It begins again when no
+  // schema is unclear any more, and after it has decided, kUnclearKept after the last such answer.
   static constexpr std::chrono::milliseconds kUnclearWait{60'000};
-  // After one for which it was, since who names many such schemas would hold up the others each
-  // time: one unclear answer alone never decides.
-  static constexpr std::chrono::milliseconds kUnclearAgain{5'000};
-  static constexpr std::chrono::milliseconds kUnclearKept{600'000};  // since the last one
+  static constexpr std::chrono::milliseconds kUnclearKept{600'000};
+  // Of one schema, so long must each answer have been unclear: one answer alone never decides.
+  static constexpr std::chrono::milliseconds kUnclearEach{5'000};
+  // So many of them are asked for at a time: each may keep the registry's answer for long.
+  static constexpr std::size_t kUnclearTogether = 4;
   static constexpr std::size_t kNeedsMax = 16;
-  static constexpr std::chrono::milliseconds kLookEvery{1'000};  // for what is due
+  // For what is due, and again for what was unclear.
+  static constexpr std::chrono::milliseconds kLookEvery{1'000};
+  static constexpr std::chrono::milliseconds kPause{100};  // while all that waits was unclear
 
   struct Statistics {
     std::uint64_t look_ups = 0;  // answers, also those that say no
@@ -123,21 +127,23 @@ class SchemaLookUps {
   const std::string& trouble() const { return trouble_; }
 
  private:
-  // Each answer was, for so long up to the last one.
-  struct Unclear {
-    std::optional<base::MonotonicTime> at;
-    std::chrono::milliseconds passed{0};
-  };
-
   struct Times {
-    base::MonotonicTime due;  // a rejection is forgotten, or a schema refreshed
-    Unclear unclear;
+    std::uint64_t made_in = 0;  // of the entry that it is about
+    base::MonotonicTime due;    // a rejection is forgotten, or a schema refreshed
+    base::MonotonicTime asked_at;
+    // Each answer since then was unclear.
+    std::optional<base::MonotonicTime> unclear_since;
   };
 
   void Judge(envelope::SchemaTable::Ref ref, const absl::StatusOr<envelope::Schema>& answer,
              base::Now now);
   bool Decides(envelope::SchemaTable::Ref ref, const absl::Status& answer, base::Now now);
+  Times& TimesOf(envelope::SchemaTable::Ref ref);
+  // That somebody waits for.
+  bool AnyUnclear() const;
   void ForgetUnclear();
+  // Those that are to be asked for, in this order.
+  std::vector<envelope::SchemaTable::Ref> FindDue(base::MonotonicTime now);
   bool Refreshable(const envelope::SchemaTable::Entry& entry) const;
 
   const std::chrono::milliseconds refresh_;
@@ -147,8 +153,9 @@ class SchemaLookUps {
   bool asking_ = false;
   base::MonotonicTime look_at_;
   base::MonotonicTime ask_at_;
-  std::uint64_t epoch_ = 0;  // of the table, which times_ is about
-  std::optional<base::MonotonicTime> unclear_decided_at_;
+  std::optional<base::MonotonicTime> unclear_since_;  // some were, all the time
+  base::MonotonicTime unclear_at_;                    // the last such answer
+  bool unclear_decided_ = false;
   std::string trouble_;
   Statistics statistics_;
 };

@@ -10,6 +10,7 @@ using base::Lsn;
 using delivery::Failure;
 using delivery::FailureKind;
 using envelope::Schema;
+using ::testing::_;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
@@ -167,20 +168,45 @@ TEST_F(SchemaTest, SubjectAboutWhichTheRegistryAnswersNothingIsRejectedAfterAWhi
   };
   EXPECT_THAT(Answer(forbidden), SizeIs(1));
   EXPECT_THAT(pipeline().schemas().trouble(), HasSubstr("not about that one"));
-  Advance(SchemaLookUps::kUnclearWait);
-  EXPECT_THAT(Answer(forbidden), SizeIs(1));
-  EXPECT_EQ(pipeline().counters().events_skipped, 0U) << "nothing was answered meanwhile";
   Advance(SchemaLookUps::kLookEvery);
-  EXPECT_EQ(await(1), SchemaLookUps::kUnclearWait - 3 * SchemaLookUps::kLookEvery);
+  EXPECT_EQ(await(1), SchemaLookUps::kUnclearWait - SchemaLookUps::kLookEvery);
   EXPECT_TRUE(pipeline().want_frame());
   EXPECT_EQ(pipeline().schemas().trouble(), "");
 
   EventFor("a2", "payments");
-  EXPECT_EQ(await(2), SchemaLookUps::kUnclearAgain);
+  EXPECT_EQ(await(2), SchemaLookUps::kUnclearEach) << "one wait for all";
   EventFor("a3", "refunds");
   EXPECT_THAT(Answer(absl::UnavailableError("away")), ElementsAre("refunds-value"));
   Advance(kBackOff);
   EXPECT_EQ(await(3), SchemaLookUps::kUnclearWait) << "it was away: the wait begins anew";
+}
+
+// A writer may choose as many as it likes.
+TEST_F(SchemaTest, ManySubjectsWithUnclearAnswersKeepNoOtherOneWaiting) {
+  constexpr std::size_t kMany = SchemaLookUps::kNeedsMax + SchemaLookUps::kUnclearTogether;
+  options_.outboxes[0].table.topics.allowed = {"payments"};
+  options_.on_undeliverable = OnUndeliverable::kSkip;
+  for (std::size_t i = 0; i < kMany; ++i) {
+    options_.outboxes[0].table.topics.allowed.push_back("t" + std::to_string(i));
+  }
+  Connect();
+  SendPayload(Begin(100));
+  for (std::size_t i = 0; i < kMany; ++i) {
+    EventFor("a", "t" + std::to_string(i));
+  }
+  const absl::Status forbidden = absl::AbortedError("not about that one");
+  EXPECT_THAT(Answer(forbidden), SizeIs(SchemaLookUps::kNeedsMax));
+  EXPECT_THAT(Answer(forbidden), SizeIs(SchemaLookUps::kUnclearTogether)) << "the rest";
+  EventFor("b", "payments");
+  Advance(SchemaLookUps::kLookEvery);
+  EXPECT_THAT(Answer(Id(7)), ElementsAre("payments-value", "t0-value", _, _, _));
+  const base::MonotonicTime since = now_.mono;
+  const std::size_t clear = SchemaLookUps::kUnclearTogether;
+  while (pipeline().counters().events_skipped < kMany - clear) {
+    Answer(forbidden);
+    Advance(SchemaLookUps::kPause);
+    ASSERT_LT(now_.mono, since + 2 * SchemaLookUps::kUnclearWait);
+  }
 }
 
 // As a load balancer gives them while registries are restarted.
