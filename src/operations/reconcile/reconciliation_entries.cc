@@ -105,6 +105,7 @@ using entries::Entry;
 using entries::IsTooLarge;
 using entries::Kind;
 using entries::ReadBytes;
+using envelope::Position;
 using kafka::Compaction;
 
 namespace {
@@ -154,8 +155,9 @@ void ClockComparison::Add(std::int64_t row_ms, std::int64_t record_ms, std::stri
 // event that was sent twice. Nor does a row that became no record, so the one with its id is none
 // of it.
 absl::Status Reconciliation::CompareClocks() {
-  if (std::none_of(topics_.begin(), topics_.end(),
-                   [](const ReconciledTopic& topic) { return topic.gaps.begins_ms.has_value(); })) {
+  if (std::none_of(topics_.begin(), topics_.end(), [](const ReconciledTopic& topic) {
+        return topic.gaps.begins_ms || topic.gaps.tombstone_retention;
+      })) {
     return absl::OkStatus();  // nobody asks
   }
   for (std::size_t bucket = 0; bucket < DiskBuckets::kBuckets; ++bucket) {
@@ -173,7 +175,9 @@ absl::Status Reconciliation::CompareClocks() {
     std::map<std::string, Event, std::less<>> events;
     RETURN_IF_ERROR(ids_.ForEach(bucket, [&](std::string_view id, std::string_view data) {
       const auto entry = ReadBytes<Entry>(data);
-      if (entry.kind == Kind::kLate || entry.redelivered) {
+      const bool record = entry.kind == Kind::kRecord;
+      if (entry.kind == Kind::kLate || entry.redelivered ||
+          (record && !MayBeOfHistory(entry.position))) {
         return absl::OkStatus();
       }
       Event& event = events[std::string(id)];
@@ -182,7 +186,7 @@ absl::Status Reconciliation::CompareClocks() {
         return absl::OkStatus();
       }
       Seen& seen = entry.kind == Kind::kRow ? event.row : event.record;
-      const bool again = entry.kind == Kind::kRecord && seen.events == 1 &&
+      const bool again = record && seen.events == 1 && entry.position != Position() &&
                          entry.position == seen.first.position && entry.topic == seen.first.topic &&
                          entry.key == seen.first.key;
       if (!again) {
@@ -197,8 +201,8 @@ absl::Status Reconciliation::CompareClocks() {
       const Entry& row = event.row.first;
       const Entry& record = event.record.first;
       if (event.row.events == 1 && event.record.events == 1 && !event.dead_letter &&
-          !row.undeliverable && !IsTooLarge(row, topics_[row.topic]) && row.topic == record.topic &&
-          row.key == record.key) {
+          !row.shared_id && !row.undeliverable && !IsTooLarge(row, topics_[row.topic]) &&
+          row.topic == record.topic && row.key == record.key && row.whole_id == record.whole_id) {
         topics_[row.topic].clocks.Add(row.at_ms, record.at_ms, id);
       }
     }
@@ -277,7 +281,8 @@ absl::Status Reconciliation::CheckCompacted(std::size_t bucket, const OnReconcil
     Reconciled reconciled = ComparedOf(row, data.substr(sizeof(Entry)));
     const auto found = keys.find(key);
     if (found == keys.end()) {
-      reconciled.deletion_unproven = row.at_ms < topics_[row.topic].deletions_since_ms;
+      const ReconciledTopic& topic = topics_[row.topic];
+      reconciled.deletion_unproven = row.at_ms - topic.clocks.ahead_ms() < topic.deletions_since_ms;
     } else {
       const auto& [newest, has_others] = found->second;
       reconciled.superseded = row.has_order && newest && row.order < *newest;

@@ -159,6 +159,7 @@ absl::StatusOr<SettledRows> FindSettledRows(const PipelineSettings& pipeline,
     return reconciliation.Add(row, row.number, source);
   }));
   RETURN_IF_ERROR(reconciliation.Look(pipeline, {options.from_oldest_row, options.dead_letters}));
+  RETURN_IF_ERROR(reconciliation.CompareClocks());
   SettledRows settled_rows;
   settled_rows.settled.assign(reader->count(), false);
   const auto on_row = [&](const Reconciled& reconciled) {
