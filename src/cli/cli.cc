@@ -28,7 +28,7 @@
 #include "operations/setup/slot.h"
 #include "operations/setup/slot_move.h"
 #include "operations/status/check.h"
-#include "operations/status/check_server.h"
+#include "operations/status/check_parts.h"
 #include "runtime/run.h"
 
 namespace walpost::cli {

@@ -10,7 +10,7 @@
 #include "kafka/kafka_sink.h"
 #include "observe/http_server.h"
 #include "operations/outcome.h"
-#include "operations/status/check_tables.h"
+#include "operations/status/check_parts.h"
 #include "outbox/options.h"
 #include "postgres/connect.h"
 

@@ -1,4 +1,4 @@
-#include "operations/status/check_kafka.h"
+#include "operations/status/check_parts.h"
 
 #include <poll.h>
 

@@ -1,4 +1,4 @@
-#include "operations/status/check_server.h"
+#include "operations/status/check_parts.h"
 
 #include <algorithm>
 #include <cstdint>

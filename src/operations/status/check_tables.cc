@@ -1,23 +1,18 @@
-#include "operations/status/check_tables.h"
+#include "operations/status/check_parts.h"
 
 #include <algorithm>
-#include <memory>
-#include <set>
-#include <utility>
+#include <string>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
-#include "absl/strings/str_replace.h"
 #include "base/status.h"
 #include "operations/rows/row_sender.h"
-#include "operations/rows/table_columns.h"
 #include "operations/setup/init_sql.h"
 #include "operations/setup/pipeline_record.h"
 #include "operations/trusted_owner.h"
-#include "registry/resolver.h"
 
 namespace walpost::operations {
 namespace {
@@ -29,25 +24,27 @@ using postgres::Row;
 using postgres::SqlConnection;
 
 // The columns of table `c` that can hold more than PostgreSQL can send; null = none. All count but
-// those of a brief type, and those of which a CHECK says octet_length(column::text) <= N or the
-// like, in a plain form: what is not understood is no bound.
+// those of a brief type, and those of which a CHECK of its own says octet_length(column::text) <= N
+// or the like, and no more than that: what is not understood is no bound.
 constexpr const char kUnboundedColumns[] =
-    "(WITH RECURSIVE base AS (SELECT a.attnum, a.attname, a.atttypmod AS typmod, t.oid, t.typname, "
-    "t.typlen, t.typtypmod, t.typbasetype FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid "
-    "WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped UNION ALL SELECT b.attnum, "
-    "b.attname, greatest(b.typmod, b.typtypmod), t.oid, t.typname, t.typlen, t.typtypmod, "
-    "t.typbasetype FROM base b JOIN pg_type t ON t.oid = b.typbasetype) SELECT "
-    "string_agg(quote_ident(b.attname), ', ' ORDER BY b.attnum) FROM base b WHERE b.typbasetype = "
-    "0 AND b.typlen = -1 AND b.typname <> ALL ('{numeric,inet,cidr,tsvector,int4range,int8range,"
-    "numrange,tsrange,tstzrange,daterange}') AND NOT (b.typname IN ('varchar', 'bpchar', 'bit', "
-    "'varbit') AND b.typmod BETWEEN 0 AND 1000004) AND NOT EXISTS (SELECT FROM pg_constraint k, "
-    "LATERAL (SELECT CASE WHEN k.contypid = 0 THEN regexp_replace(quote_ident(b.attname), "
-    "'([^a-zA-Z0-9_ ])', '\\\\\\1', 'g') ELSE 'VALUE' END AS name, pg_get_constraintdef(k.oid) AS "
-    "def) d WHERE k.contype = 'c' AND (k.conrelid = c.oid AND b.attnum = ANY (k.conkey) OR "
-    "k.contypid IN (SELECT other.oid FROM base other WHERE other.attnum = b.attnum)) AND d.def ~ "
-    "('\\m(octet_|char_|character_)?length\\(\\(?' || d.name || '\\)?(::text)?\\) <=? "
-    "\\d{1,8}\\M') AND regexp_replace(d.def, '\\(' || d.name || ' IS NULL\\) OR ', '') !~ "
-    "'\\m(OR|CASE|NOT \\(|NOT ENFORCED)'))";
+    "(WITH RECURSIVE base AS (SELECT a.attnum, a.attname, a.atttypmod AS typmod, t.oid, "
+    "t.typnamespace, t.typname, t.typlen, t.typtypmod, t.typbasetype FROM pg_attribute a JOIN "
+    "pg_type t ON t.oid = a.atttypid WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT "
+    "a.attisdropped UNION ALL SELECT b.attnum, b.attname, greatest(b.typmod, b.typtypmod), t.oid, "
+    "t.typnamespace, t.typname, t.typlen, t.typtypmod, t.typbasetype FROM base b JOIN pg_type t ON "
+    "t.oid = b.typbasetype) SELECT string_agg(quote_ident(b.attname), ', ' ORDER BY b.attnum) FROM "
+    "base b WHERE b.typbasetype = 0 AND b.typlen = -1 AND NOT (b.typnamespace = "
+    "'pg_catalog'::regnamespace AND (b.typname = ANY ('{numeric,inet,cidr,tsvector,int4range,"
+    "int8range,numrange,tsrange,tstzrange,daterange}') OR b.typname IN ('varchar', 'bpchar', "
+    "'bit', 'varbit') AND b.typmod BETWEEN 0 AND 1000004)) AND (b.typname IN ('bpchar', 'varbit') "
+    "OR NOT EXISTS (SELECT FROM pg_constraint k, LATERAL (SELECT CASE WHEN k.contypid = 0 THEN "
+    "regexp_replace(quote_ident(b.attname), '([][(){}.*+?^$|\\\\-])', '\\\\\\1', 'g') ELSE 'VALUE' "
+    "END) AS d (name), LATERAL (SELECT '(octet_|char_|character_)?length\\(\\(?' || d.name || "
+    "'\\)?(::text)?\\) ') AS l (length) WHERE k.contype = 'c' AND (k.conrelid = c.oid AND k.conkey "
+    "= ARRAY[b.attnum] OR k.contypid IN (SELECT other.oid FROM base other WHERE other.attnum = "
+    "b.attnum)) AND pg_get_constraintdef(k.oid) ~ ('^CHECK \\(\\(+(' || d.name || ' IS NULL\\) OR "
+    "\\(+)?(' || l.length || '>=? \\d+\\) AND \\(+)?' || l.length || '<=? \\d{1,7}\\)+( NOT "
+    "VALID| NO INHERIT)*$'))))";
 
 class TablesCheck {
  public:
@@ -73,8 +70,8 @@ class TablesCheck {
                                   applied->back(), kSchemaVersion));
     } else if (outdated) {
       found_.Warn("schema version",
-                  absl::StrFormat("%d; this walpost has %d: run `walpost init`, or apply "
-                                  "the files of sql/ that are missing, or have changed since",
+                  absl::StrFormat("%d; this walpost has %d: run `walpost init`, or apply the files "
+                                  "of sql/ that are missing, or have changed since",
                                   applied->back(), kSchemaVersion));
     } else {
       found_.Ok("schema version", std::to_string(applied->back()));
@@ -145,7 +142,7 @@ class TablesCheck {
     if (row.at(8) && !(row.at(2) == "t" && table.table == "events")) {
       found_.Warn(name, absl::StrFormat(
                             "no CHECK of the form octet_length(column::text) <= N, with N below "
-                            "100 million, bounds %s, and a row of more than 1 GB as text stops all "
+                            "10 million, bounds %s, and a row of more than 1 GB as text stops all "
                             "delivery: ALTER TABLE %s ADD CHECK (...) (docs/security.md)",
                             *row.at(8), quoted));
     }
@@ -189,25 +186,26 @@ class TablesCheck {
 
   // Of other tables only their rows' length matters: PostgreSQL sends them, too.
   void Others(const std::vector<TableOptions>& tables, const std::string& publication) {
-    std::vector<std::string> outboxes;
+    std::vector<std::string> outboxes = {"('', '')"};
     for (const TableOptions& table : tables) {
-      outboxes.push_back(
-          QuoteLiteral(QuoteIdentifier(table.schema) + "." + QuoteIdentifier(table.table)));
+      outboxes.push_back("(" + QuoteLiteral(table.schema) + ", " + QuoteLiteral(table.table) + ")");
     }
     const auto others = connection_->Query(
-        "SELECT count(*), min(c.oid::regclass::text) FROM pg_publication_tables p JOIN "
-        "pg_namespace n ON n.nspname = p.schemaname JOIN pg_class c ON c.relnamespace = n.oid AND "
-        "c.relname = p.tablename WHERE p.pubname = $1 AND coalesce(pg_partition_root(c.oid), "
-        "c.oid) NOT IN (SELECT coalesce(pg_partition_root(o.oid), o.oid) FROM pg_class o WHERE "
-        "o.oid IN (SELECT to_regclass(name) FROM unnest(ARRAY[" +
-            absl::StrJoin(outboxes, ", ") + "]::text[]) name))",
+        "WITH tables AS (SELECT c.oid, n.nspname, c.relname, coalesce(pg_partition_root(c.oid), "
+        "c.oid) AS root FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace) SELECT "
+        "count(*), min(format('%I.%I', t.nspname, t.relname)) FROM pg_publication_tables p JOIN "
+        "tables t ON (t.nspname, t.relname) = (p.schemaname, p.tablename) WHERE p.pubname = $1 AND "
+        "t.root NOT IN (SELECT root FROM tables WHERE (nspname, relname) IN (" +
+            absl::StrJoin(outboxes, ", ") + "))",
         {publication});
-    if (others.ok() && others->front().at(0) != "0") {
-      found_.Warn(
-          "tables of " + publication,
-          absl::StrFormat("%s of them are no outbox, such as %s: take them out, as a row of "
-                          "more than 1 GB as text stops all delivery (docs/security.md)",
-                          *others->front().at(0), *others->front().at(1)));
+    const std::string name = "tables of " + publication;
+    if (!others.ok()) {
+      found_.Warn(name, std::string(others.status().message()));
+    } else if (others->front().at(0) != "0") {
+      found_.Warn(name, absl::StrFormat(
+                            "%s are no outbox, such as %s: take them out, as a row of more than 1 "
+                            "GB as text stops all delivery (docs/security.md)",
+                            *others->front().at(0), *others->front().at(1)));
     }
   }
 
@@ -332,169 +330,6 @@ std::vector<CheckLine> CheckTables(const std::vector<TableOptions>& tables,
   check.Ids(tables, publication);
   check.Others(tables, publication);
   return check.Take();
-}
-
-namespace {
-
-using envelope::Framing;
-using envelope::SchemaNeed;
-using registry::Finding;
-using registry::Resolver;
-using Level = CheckLine::Level;
-
-constexpr char kTopic[] = "{topic}";
-
-class SchemaChecker {
- public:
-  explicit SchemaChecker(const CheckSchemasOptions& options) : options_(options) {}
-
-  CheckSchemasResult Run() {
-    std::vector<envelope::FramingOptions> framings;
-    for (const SchemaSource& source : options_.sources) {
-      framings.push_back(source.encoder.framing);
-    }
-    auto resolver = Resolver::Create(options_.registry, framings);
-    if (!resolver.ok()) {
-      Add(Level::kFailed, "schema registry", std::string(resolver.status().message()));
-      return std::move(result_);
-    }
-    resolver_ = *std::move(resolver);
-    if (const absl::Status reached = resolver_->Reach(); !reached.ok()) {
-      Fail("schema registry", reached);
-      return std::move(result_);
-    }
-    std::vector<std::string> urls;
-    for (const std::string& url : options_.registry.urls) {
-      urls.push_back(registry::ShownUrl(url, options_.registry));
-    }
-    Add(Level::kOk, "schema registry", absl::StrFormat("answers at %s", absl::StrJoin(urls, ", ")));
-    for (std::uint32_t i = 0; options_.schemas && i < options_.sources.size(); ++i) {
-      if (options_.sources[i].encoder.framing.framing != Framing::kNone && !result_.unreachable) {
-        CheckSource(options_.sources[i], i);
-      }
-    }
-    return std::move(result_);
-  }
-
- private:
-  void Add(Level level, std::string name, std::string text) {
-    result_.lines.push_back({level, std::move(name), std::move(text)});
-  }
-
-  void Fail(const std::string& name, const absl::Status& status) {
-    result_.unreachable = result_.unreachable || absl::IsUnavailable(status);
-    Add(Level::kFailed, name, std::string(status.message()));
-  }
-
-  std::vector<std::string> RecordsOf(const SchemaSource& source, std::uint32_t index) const {
-    if (source.encoder.format == envelope::ValueFormat::kEnvelope) {
-      return {std::string(envelope::kEnvelopeRecord)};
-    }
-    if (!source.encoder.framing.needs_record()) {
-      return {""};
-    }
-    return resolver_->RecordsOf(index);
-  }
-
-  void CheckSource(const SchemaSource& source, std::uint32_t index) {
-    const envelope::FramingOptions& framing = source.encoder.framing;
-    const std::string name = "schemas of " + source.name;
-    const std::vector<std::string> records = RecordsOf(source, index);
-    if (records.empty()) {
-      Add(Level::kWarning, name,
-          "not checked: rows name the messages; set `descriptor_set` to check them");
-      return;
-    }
-    const bool by_topic = framing.subject.find(kTopic) != std::string::npos;
-    if (by_topic && source.more_topics) {
-      Add(Level::kWarning, name,
-          source.topics.empty()
-              ? "not checked: their subjects have the topic's name, and rows name the topics; "
-                "list the topics in `topics.allowed` to check them"
-              : "not checked where rows name other topics: list those in `topics.allowed` to "
-                "check them");
-    }
-    new_subjects_.clear();
-    seen_.clear();
-    for (const std::string& topic : by_topic ? source.topics : std::vector<std::string>{""}) {
-      for (const std::string& record : records) {
-        CheckOne(framing, SchemaNeed{framing.framing, framing.type,
-                                     envelope::ExpandSubject(framing.subject, topic, record),
-                                     record, index});
-        if (result_.unreachable) {
-          return;
-        }
-      }
-    }
-    if (!new_subjects_.empty()) {
-      Add(framing.auto_register ? Level::kOk : Level::kWarning, name,
-          absl::StrFormat("subjects that do not exist yet: %s; %s",
-                          absl::StrJoin(new_subjects_, ", "), Advice(framing)));
-    }
-  }
-
-  static const char* Advice(const envelope::FramingOptions& framing) {
-    return framing.auto_register ? "walpost registers it with the first event"
-                                 : "register it before the first event of it";
-  }
-
-  void CheckOne(const envelope::FramingOptions& framing, const SchemaNeed& need) {
-    if (!seen_.emplace(need.subject, need.record).second) {
-      return;
-    }
-    const std::string name = absl::StrFormat("subject %s%s%s", need.subject,
-                                             need.record.empty() ? "" : ", ", need.record);
-    const absl::StatusOr<Finding> finding = resolver_->Examine(need);
-    if (!finding.ok()) {
-      Fail(name, finding.status());
-      return;
-    }
-    switch (finding->state) {
-      case Finding::State::kRegistered:
-        Add(Level::kOk, name, finding->text);
-        return;
-      case Finding::State::kCompatible:
-        Add(framing.auto_register ? Level::kOk : Level::kWarning, name,
-            finding->text + "; " + Advice(framing));
-        return;
-      case Finding::State::kNewSubject:
-        new_subjects_.push_back(need.subject);
-        return;
-      case Finding::State::kRejected:
-        Add(Level::kFailed, name, finding->text);
-        return;
-    }
-  }
-
-  const CheckSchemasOptions& options_;
-  std::shared_ptr<Resolver> resolver_;
-  CheckSchemasResult result_;
-  std::vector<std::string> new_subjects_;
-  std::set<std::pair<std::string, std::string>> seen_;
-};
-
-}  // namespace
-
-CheckSchemasResult CheckSchemas(const CheckSchemasOptions& options) {
-  return SchemaChecker(options).Run();
-}
-
-SchemaSource SchemaSourceOf(const outbox::TableOptions& table,
-                            const envelope::EncoderOptions& encoder) {
-  SchemaSource source{table.schema + "." + table.table, encoder,
-                      outbox::NamesAmong(table.topics.allowed), false};
-  if (!table.topics.allowed.empty() && source.topics.size() == table.topics.allowed.size()) {
-    return source;
-  }
-  for (const auto& [type, topic] : table.topics.by_aggregate_type) {
-    source.topics.push_back(topic);
-  }
-  const bool fixed = table.topic.find('{') == std::string::npos && !table.debezium;
-  if (fixed) {
-    source.topics.push_back(table.topic);
-  }
-  source.more_topics = !fixed || !table.columns.topic.empty();
-  return source;
 }
 
 }  // namespace walpost::operations

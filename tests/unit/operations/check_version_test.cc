@@ -1,7 +1,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "operations/status/check_server.h"
+#include "operations/status/check_parts.h"
 
 namespace walpost::operations {
 namespace {
