@@ -153,19 +153,19 @@ void ProducerSession::CheckLeaders(
     return;
   }
   checking_leaders_ = true;
-  auto moved = std::make_shared<bool>(false);  // shared by the job's halves
+  auto moved = std::make_shared<std::optional<bool>>();  // shared by the job's halves
   runner_->Run([options = options_, leaders, moved] { *moved = LeadersMoved(options, leaders); },
                [this, alive = alive_, moved] {
                  if (!*alive) {
                    return;
                  }
                  checking_leaders_ = false;
-                 memory_->compare_leaders = memory_->compare_leaders && *moved;
+                 memory_->compare_leaders = memory_->compare_leaders && moved->value_or(true);
                  const bool still =
                      std::any_of(topics_.begin(), topics_.end(), [this](const auto& topic) {
                        return LongestWait(*topic.second) >= kLeadersSoon;
                      });
-                 if (*moved && still) {
+                 if (moved->value_or(false) && still) {
                    OnStaleBroker("a partition has another leader than the producer knows");
                  } else {
                    memory_->replace_from = now_.mono + kReplaceEvery;  // also the next look

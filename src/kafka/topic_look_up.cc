@@ -155,8 +155,7 @@ Answered AskEachBroker(const KafkaOptions& options, const std::vector<std::strin
     const rd_kafka_metadata_t* raw = nullptr;
     const rd_kafka_resp_err_t error = rd_kafka_metadata(
         client->get(), 0, nullptr, &raw, std::max(1, static_cast<int>(TimeLeft(until).count())));
-    if (error != RD_KAFKA_RESP_ERR_NO_ERROR && !brokers.answered.empty() &&
-        error != RD_KAFKA_RESP_ERR__TIMED_OUT) {
+    if (error != RD_KAFKA_RESP_ERR_NO_ERROR && error != RD_KAFKA_RESP_ERR__TIMED_OUT) {
       rd_kafka_poll(client->get(), kAfterErrorMs);  // a connection was lost: the others may answer
       continue;
     }
@@ -231,8 +230,10 @@ void FindDisputed(const KafkaOptions& options, TopicQuestions* questions) {
   }
   AskTogether(options, &again);
   for (std::size_t i = 0; i < again.each.size(); ++i) {
-    if (again.each[i].topic_error == RD_KAFKA_RESP_ERR_NO_ERROR &&
-        again.each[i].partitions > doubtful[i]->partitions) {
+    if (again.answered == Answered::kNone) {
+      doubtful[i]->error = RD_KAFKA_RESP_ERR__TIMED_OUT;  // one broker alone says nothing
+    } else if (again.each[i].topic_error == RD_KAFKA_RESP_ERR_NO_ERROR &&
+               again.each[i].partitions > doubtful[i]->partitions) {
       doubtful[i]->partitions_elsewhere = again.each[i].partitions;
     }
   }
@@ -267,14 +268,14 @@ void AskAboutTopics(const KafkaOptions& options, rd_kafka_t* producer, bool desc
   FindDisputed(options, questions);
 }
 
-bool LeadersMoved(const KafkaOptions& options,
-                  const std::map<std::string, std::vector<std::int32_t>>& leaders) {
+std::optional<bool> LeadersMoved(const KafkaOptions& options,
+                                 const std::map<std::string, std::vector<std::int32_t>>& leaders) {
   std::vector<std::string> names;
   for (const auto& [name, of_partitions] : leaders) {
     names.push_back(name);
   }
   bool moved = false;
-  AskEachBroker(
+  const Answered answered = AskEachBroker(
       options, names,
       [&](const rd_kafka_metadata_topic_t& topic) {
         const auto found = leaders.find(topic.topic);
@@ -284,7 +285,7 @@ bool LeadersMoved(const KafkaOptions& options,
         moved = moved || NamesAnother(LeadersOf(topic), found->second);
       },
       kNextBrokerForLookUp);
-  return moved;
+  return answered == Answered::kNone ? std::nullopt : std::optional(moved);
 }
 
 Leadership AskWhoLeads(const KafkaOptions& options, const std::string& topic,

@@ -154,9 +154,10 @@ struct TopicQuestions {
 void AskAboutTopics(const KafkaOptions& options, rd_kafka_t* producer, bool describe,
                     TopicQuestions* questions);
 
-// Whether some broker names another leader of a partition than `leaders`, by topic.
-bool LeadersMoved(const KafkaOptions& options,
-                  const std::map<std::string, std::vector<std::int32_t>>& leaders);
+// Whether some broker names another leader of a partition than `leaders`, by topic. Nothing: none
+// has answered.
+std::optional<bool> LeadersMoved(const KafkaOptions& options,
+                                 const std::map<std::string, std::vector<std::int32_t>>& leaders);
 
 // That all brokers name the same leaders is believed for so long: one that is cut off loses its
 // partitions after broker.session.timeout.ms, which is 9 s.
