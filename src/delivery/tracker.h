@@ -225,7 +225,7 @@ class PartitionGate {
  private:
   std::uint32_t outstanding_ = 0;
   std::uint32_t of_before_ = 0;  // of these, sent before the topic was made anew
-  bool alone_ = true;  // until an acknowledgement, nothing follows what is outstanding
+  bool alone_ = true;            // until an acknowledgement, nothing follows what is outstanding
   bool known_ = false;
   base::MonotonicTime known_at_;  // by an acknowledgement
   std::int64_t next_offset_ = 0;
