@@ -136,7 +136,8 @@ class Reconciliation {
   // id.
   absl::Status Look(const PipelineSettings& pipeline, const Where& where);
 
-  // Before Judge, for who asks for TopicGaps::BeginsMs, which is of the records' clock.
+  // Before Judge: fills in ReconciledTopic::clocks, by which a row's time is compared with those of
+  // records, and with what the topic still shows of deletions.
   absl::Status CompareClocks();
 
   using OnReconciled = std::function<absl::Status(const Reconciled&)>;

@@ -61,7 +61,6 @@ std::vector<CheckLine> CheckServer(
 
 // CheckTables - the part of `check` about the tables themselves: which files of sql/ are in force,
 // and what stands in the way of keeping rows, dropping them and sending them again.
-
 std::vector<CheckLine> CheckTables(const std::vector<outbox::TableOptions>& tables,
                                    const std::string& publication,
                                    postgres::SqlConnection* connection);
