@@ -51,12 +51,14 @@ milliseconds LastingRejections::Count(std::string_view topic, const Rejection& r
   if (!time || now >= time->counted_to + kKept || !IsLike(rejection, *time)) {
     time = {rejection.limit, rejection.need, milliseconds(0), now};
   }
+  const int slower = rejection.silent ? kSilentTimes : 1;
   time->passed +=
-      std::min(std::chrono::duration_cast<milliseconds>(now - time->counted_to), counted_max);
+      std::min(std::chrono::duration_cast<milliseconds>(now - time->counted_to), counted_max) /
+      slower;
   time->counted_to = now;
   const milliseconds wait = sooner ? WaitAgain(*entry.lasted, now) : wait_;
   if (time->passed < wait) {
-    return wait - time->passed;
+    return (wait - time->passed) * slower;
   }
   entry.lasted = {sooner ? entry.lasted->limit : time->limit,
                   sooner ? entry.lasted->need : time->need, now};

@@ -54,6 +54,9 @@ class LastingRejections {
   // A record that is not tried for longer than this does not wait.
   static constexpr std::chrono::milliseconds kTriedWithin{60'000};
   static constexpr std::size_t kTopicsMax = 10'000;
+  // While some brokers do not answer, what the others say must last so many times as long: all of
+  // them may be behind.
+  static constexpr int kSilentTimes = 6;
 
   explicit LastingRejections(std::chrono::milliseconds wait) : wait_(wait) {}
 

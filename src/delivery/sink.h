@@ -62,6 +62,7 @@ struct Failure {
   // larger one takes more. 0 = never read, or there is none.
   std::int64_t limit = 0;
   std::int64_t limit_wanted = 0;  // the smallest that takes the record; 0 = not known
+  bool silent = false;            // not all brokers have answered
   // When a broker last said otherwise about the topic: no time from before counts.
   std::optional<base::MonotonicTime> contradicted_at = std::nullopt;
 

@@ -252,7 +252,7 @@ void SchemaTable::ForgetUnused(const std::vector<Ref>& in_use) {
 
 void SchemaTable::Drop(Ref ref) {
   Entry& entry = entries_.at(ref - 1);
-  SetWanted(&entry, false);
+  wanted_.erase(ref);
   bytes_ -= BytesOf(entry.need);
   entry = Entry();
   free_.push_back(ref);
@@ -262,15 +262,10 @@ const SchemaTable::Entry& SchemaTable::Use(Ref ref) {
   Entry& entry = entries_.at(ref - 1);
   entry.used = true;
   entry.used_at = ++uses_;
-  SetWanted(&entry, entry.state == State::kUnknown);
-  return entry;
-}
-
-void SchemaTable::SetWanted(Entry* entry, bool wanted) {
-  if (entry->wanted != wanted) {
-    entry->wanted = wanted;
-    wanted_ += wanted ? 1 : static_cast<std::size_t>(-1);
+  if (entry.state == State::kUnknown) {
+    wanted_.insert(ref);
   }
+  return entry;
 }
 
 void SchemaTable::Learn(Ref ref, std::string frame, bool fixed) {
@@ -280,13 +275,13 @@ void SchemaTable::Learn(Ref ref, std::string frame, bool fixed) {
   entry.rejection.clear();
   entry.fixed = fixed;
   entry.used = false;
-  SetWanted(&entry, false);
+  wanted_.erase(ref);
 }
 
 void SchemaTable::Reject(Ref ref, std::string rejection, bool unclear) {
   Entry& entry = entries_.at(ref - 1);
   entry.used = false;
-  SetWanted(&entry, false);
+  wanted_.erase(ref);
   if (entry.state != State::kKnown) {
     entry.state = State::kRejected;
     entry.rejection = std::move(rejection);

@@ -15,6 +15,7 @@
 #include <cstdint>
 #include <deque>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -111,7 +112,6 @@ class SchemaTable {
     std::string rejection;  // when rejected: what the registry said
     bool unclear = false;   // that says nothing about the schema, but was all that it said for long
     bool fixed = false;     // known for good
-    bool wanted = false;    // unknown, and somebody waits for it
     bool used = false;      // since it was learnt
     std::uint64_t made_in = 0;  // the epoch in which its ref came to mean this need
     std::uint64_t used_at = 0;
@@ -138,8 +138,8 @@ class SchemaTable {
 
   std::uint64_t epoch() const { return epoch_; }
 
-  // How many are unknown and waited for.
-  std::size_t wanted() const { return wanted_; }
+  // Those that are unknown, and that somebody waits for.
+  const std::set<Ref>& wanted() const { return wanted_; }
 
   // As `entry`, for a record that is to be sent now: what is unknown is wanted from here on.
   const Entry& Use(Ref ref);
@@ -152,7 +152,6 @@ class SchemaTable {
   void ForgetRejections();
 
  private:
-  void SetWanted(Entry* entry, bool wanted);
   void Drop(Ref ref);
 
   std::deque<Entry> entries_;
@@ -161,7 +160,7 @@ class SchemaTable {
   std::size_t crowded_at_ = kBytesMax;
   std::uint64_t epoch_ = 0;
   std::uint64_t uses_ = 0;
-  std::size_t wanted_ = 0;
+  std::set<Ref> wanted_;
   absl::flat_hash_map<std::string, Ref> by_key_;
 };
 

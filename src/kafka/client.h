@@ -103,7 +103,7 @@ struct Brokers {
     return left;
   }
 
-  bool all_answered() const { return unanswered().empty(); }
+  bool all_answered() const { return !known.empty() && unanswered().empty(); }
 };
 
 // With the user's properties, as a producer that sends one at a time has them.

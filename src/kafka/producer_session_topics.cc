@@ -133,6 +133,7 @@ void ProducerSession::FinishLookUps(const TopicQuestions& questions) {
       topic->asked_each_broker =
           found.partitions_wanted == std::numeric_limits<std::int32_t>::max();
       topic->each_answered = questions.answered == Answered::kEach;
+      topic->rejection.silent = questions.answered == Answered::kSome;
       topic->partition_wanted = false;
       topic->answered_at = now_.mono;
       answered_.push_back(topic->name);
@@ -144,9 +145,11 @@ void ProducerSession::FinishLookUps(const TopicQuestions& questions) {
 }
 
 bool ProducerSession::TakeAnswer(const TopicQuestion& found, TopicState* topic) {
-  if (found.error != RD_KAFKA_RESP_ERR_NO_ERROR) {
-    facts_->OnError(absl::StrFormat("topic '%s' cannot be looked up: %s", topic->name,
-                                    rd_kafka_err2str(found.error)),
+  if (found.error != RD_KAFKA_RESP_ERR_NO_ERROR || found.alone) {
+    const char* const why = found.alone ? "a broker rejects it, and none answers on a new "
+                                          "connection: walpost asks until one does"
+                                        : rd_kafka_err2str(found.error);
+    facts_->OnError(absl::StrFormat("topic '%s' cannot be looked up: %s", topic->name, why),
                     now_.wall);
     (*notify_)(
         {KafkaNotice::Severity::kDebug, LogEvent::kKafkaTopicLookupFailed, facts_->last_error});

@@ -231,7 +231,7 @@ void FindDisputed(const KafkaOptions& options, TopicQuestions* questions) {
   AskTogether(options, &again);
   for (std::size_t i = 0; i < again.each.size(); ++i) {
     if (again.answered == Answered::kNone) {
-      doubtful[i]->error = RD_KAFKA_RESP_ERR__TIMED_OUT;  // one broker alone says nothing
+      doubtful[i]->alone = true;
     } else if (again.each[i].topic_error == RD_KAFKA_RESP_ERR_NO_ERROR &&
                again.each[i].partitions > doubtful[i]->partitions) {
       doubtful[i]->partitions_elsewhere = again.each[i].partitions;

@@ -127,6 +127,8 @@ struct TopicQuestion {
   // It is said not to be there, not to be ours to describe, or to have fewer partitions than are
   // wanted, and another broker says that it has so many. 0 = none does.
   std::int32_t partitions_elsewhere = 0;
+  // It is said to be so, and nobody answers on a new connection.
+  bool alone = false;
   std::vector<std::int32_t> leaders;  // of the partitions; -1 = none
   absl::StatusOr<TopicLimits> limits = absl::UnavailableError("Kafka did not answer before");
 

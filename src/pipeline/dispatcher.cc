@@ -90,12 +90,8 @@ void Dispatcher::SubmitLine(delivery::Sequence end) {
       return;
     }
     const delivery::Tracker::Entry& entry = tracker_->entry(cursor_);
-    const bool event = entry.form == delivery::Tracker::Form::kEvent;
     const bool behind =
-        event && !entry.settled && !topics_.empty() && topics_.IsHeld(entry.record.topic);
-    if (behind && entry.record.schema != 0 && topics_without_schema_.contains(entry.record.topic)) {
-      schemas_->Use(entry.record.schema);  // asked for together
-    }
+        !topics_.empty() && IsOffered(cursor_) && topics_.IsHeld(entry.record.topic);
     const Fate fate = behind ? Fate::kHeld : Offer(cursor_);
     // Also while keys are parked: each is one of a topic, so the topic's order is all it needs.
     if (fate == Fate::kHeld) {
@@ -228,6 +224,11 @@ SubmitResult Dispatcher::Submit(const envelope::Record& record, delivery::Sequen
   switch (schema.state) {
     case envelope::SchemaTable::State::kUnknown:
       topics_without_schema_.emplace(record.topic);
+      for (const delivery::Sequence behind : topics_.FirstOf(record.topic, kSchemasAhead)) {
+        if (IsOffered(behind) && tracker_->entry(behind).record.schema != 0) {
+          schemas_->Use(tracker_->entry(behind).record.schema);  // asked for together
+        }
+      }
       return {SubmitResult::Outcome::kTopicPending, {}};
     case envelope::SchemaTable::State::kRejected:
       return {SubmitResult::Outcome::kRejected,

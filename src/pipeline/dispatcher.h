@@ -42,6 +42,8 @@ class Dispatcher : private delivery::SinkListener {
  public:
   // Gathering ends at this many events in any case.
   static constexpr delivery::Sequence kGatherEvents = 4096;
+  // Schemas of so many events that wait for their topic's first are looked up with its own.
+  static constexpr std::size_t kSchemasAhead = 64;
   // Without a report about an event for so long, the producer that sends one at a time is given up:
   // a partition without a leader must not hold the others. Progress and
   // releases of dead letters do not count: a release may go on for hours, and is one record at a

@@ -19,9 +19,9 @@ base::MonotonicTime TryAgainAt(base::MonotonicTime since, base::MonotonicTime no
                           HeldTopics::kTryAgainMin, HeldTopics::kTryAgainMax);
 }
 
-// When the same answer decides.
-base::MonotonicTime DecidedAt(milliseconds same_for, milliseconds wait, base::MonotonicTime now) {
-  return now + std::max(wait - same_for, milliseconds(0));
+// So much more time must pass for the same to count.
+int SlowerBy(const Failure& failure) {
+  return failure.silent ? delivery::LastingRejections::kSilentTimes : 1;
 }
 
 }  // namespace
@@ -69,7 +69,8 @@ bool HeldTopics::OnRejected(std::string_view topic, const Failure& failure,
     return true;
   }
   trouble.decided = false;
-  const base::MonotonicTime decided_at = DecidedAt(trouble.same_for, unknown_wait_, now);
+  const base::MonotonicTime decided_at =
+      now + (unknown_wait_ - trouble.same_for) * SlowerBy(failure);
   trouble.try_at =
       held_.size() > kMany ? decided_at : std::min(TryAgainAt(trouble.since, now), decided_at);
   timers_.emplace(trouble.try_at, found->first);
@@ -90,7 +91,8 @@ void HeldTopics::Trouble::Count(const Failure& answer, std::uint64_t delivered_n
           : std::min(std::chrono::duration_cast<milliseconds>(now - answered_at), CountedMax());
   unclear_for += delivered_now > delivered ? passed : milliseconds(0);
   const bool contradicted = answer.contradicted_at && *answer.contradicted_at >= answered_at;
-  same_for = answer.kind == failure.kind && !contradicted ? same_for + passed : milliseconds(0);
+  same_for = answer.kind == failure.kind && !contradicted ? same_for + passed / SlowerBy(answer)
+                                                          : milliseconds(0);
   delivered = delivered_now;
   failure = answer;
   answered_at = now;
@@ -238,6 +240,16 @@ std::optional<Sequence> HeldTopics::First(const std::string& topic) const {
 void HeldTopics::PopFirst(const std::string& topic) {
   held_.at(topic).events.pop_front();
   --events_;
+}
+
+std::vector<Sequence> HeldTopics::FirstOf(std::string_view topic, std::size_t most) const {
+  const auto found = held_.find(topic);
+  if (found == held_.end()) {
+    return {};
+  }
+  const std::deque<Sequence>& events = found->second.events;
+  const auto count = static_cast<std::ptrdiff_t>(std::min(most, events.size()));
+  return {events.begin(), events.begin() + count};
 }
 
 void HeldTopics::Wait(const std::string& topic) {

@@ -23,6 +23,7 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "base/time.h"
 #include "delivery/lasting_rejections.h"
@@ -107,6 +108,7 @@ class HeldTopics {
   // Its first event.
   std::optional<delivery::Sequence> First(const std::string& topic) const;
   void PopFirst(const std::string& topic);
+  std::vector<delivery::Sequence> FirstOf(std::string_view topic, std::size_t most) const;
 
   // Whether a topic is being looked up, or is to be tried now.
   bool busy() const { return !pending_.empty() || !due_.empty(); }

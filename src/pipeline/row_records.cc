@@ -3,6 +3,8 @@
 #include <glog/logging.h>
 
 #include <algorithm>
+#include <set>
+#include <utility>
 
 #include "envelope/control_records.h"
 #include "outbox/message_mapper.h"
@@ -84,66 +86,74 @@ absl::Status Destinations::Check(std::string_view topic) const {
 using envelope::SchemaTable;
 using State = SchemaTable::State;
 
-bool SchemaLookUps::Refreshable(const SchemaTable::Entry& entry) const {
-  return entry.state == State::kKnown && !entry.fixed && entry.used;
-}
-
 std::optional<SchemaLookUp> SchemaLookUps::Take(base::Now now) {
-  if (asking_ || now.mono < ask_at_ || (table_.wanted() == 0 && now.mono < look_at_)) {
+  if (asking_ || now.mono < ask_at_ || (table_.wanted().empty() && now.mono < look_at_)) {
     return std::nullopt;
   }
-  look_at_ = now.mono + kLookEvery;
+  std::vector<SchemaTable::Ref> refs = FindWaiting(now.mono);
+  if (now.mono >= look_at_) {
+    look_at_ = now.mono + kLookEvery;
+    AddRefreshes(now.mono, &refs);
+  }
+  refs.resize(std::min(refs.size(), kNeedsMax));
+  if (refs.empty()) {
+    ask_at_ = table_.wanted().empty() ? ask_at_ : now.mono + kPause;
+    return std::nullopt;
+  }
   SchemaLookUp look_up;
-  for (const SchemaTable::Ref ref : FindDue(now.mono)) {
-    TimesOf(ref).asked_at = now.mono;
+  for (const SchemaTable::Ref ref : refs) {
     look_up.needs.emplace_back(ref, table_.entry(ref).need);
-  }
-  if (look_up.needs.empty()) {
-    ask_at_ = table_.wanted() > 0 ? now.mono + kPause : ask_at_;
-    return std::nullopt;
   }
   asking_ = true;
   return look_up;
 }
 
-// What was not asked for yet comes first, and what was unclear gets its share.
-std::vector<SchemaTable::Ref> SchemaLookUps::FindDue(base::MonotonicTime now) {
-  times_.resize(table_.size());
-  std::vector<SchemaTable::Ref> refs;
-  std::vector<SchemaTable::Ref> unclear;
-  std::vector<SchemaTable::Ref> refresh;
-  for (SchemaTable::Ref ref = 1; ref <= table_.size(); ++ref) {
+// First the one of each source that is due for longest, then the next ones.
+std::vector<SchemaTable::Ref> SchemaLookUps::FindWaiting(base::MonotonicTime now) {
+  std::vector<std::pair<base::MonotonicTime, SchemaTable::Ref>> waiting;
+  for (const SchemaTable::Ref ref : table_.wanted()) {
     Times& times = TimesOf(ref);
-    const bool due = now >= times.due;
-    if (due && table_.entry(ref).state == State::kRejected) {
-      table_.Forget(ref);
+    if (times.unclear == 0 && (times.due > now || times.due == base::MonotonicTime())) {
+      times.due = now;  // it is new, or its rejection was forgotten
     }
-    if (times.unclear_since && now - times.asked_at > kUnclearKept) {
-      times.unclear_since.reset();
-    }
-    const SchemaTable::Entry& entry = table_.entry(ref);
-    const bool waits = entry.state == State::kUnknown && entry.wanted;
-    if (waits && !times.unclear_since) {
-      refs.push_back(ref);
-    } else if (waits && now >= times.asked_at + kLookEvery) {
-      unclear.push_back(ref);
-    } else if (due && Refreshable(entry)) {
-      refresh.push_back(ref);
+    if (now >= times.due) {
+      waiting.emplace_back(times.due, ref);
     }
   }
-  std::sort(unclear.begin(), unclear.end(), [this](SchemaTable::Ref a, SchemaTable::Ref b) {
-    return std::pair(TimesOf(a).asked_at, a) < std::pair(TimesOf(b).asked_at, b);
-  });
-  unclear.resize(std::min(unclear.size(), kUnclearTogether));
-  refs.resize(std::min(refs.size(), kNeedsMax - unclear.size()));
-  refs.insert(refs.end(), unclear.begin(), unclear.end());
-  refs.insert(refs.end(), refresh.begin(), refresh.end());
-  refs.resize(std::min(refs.size(), kNeedsMax));
+  std::sort(waiting.begin(), waiting.end());
+  std::map<std::uint32_t, std::size_t> turns;  // by source
+  std::vector<std::pair<std::size_t, SchemaTable::Ref>> in_turns;
+  for (const auto& [due, ref] : waiting) {
+    in_turns.emplace_back(turns[table_.entry(ref).need.source]++, ref);
+  }
+  std::stable_sort(in_turns.begin(), in_turns.end(),
+                   [](const auto& a, const auto& b) { return a.first < b.first; });
+  std::vector<SchemaTable::Ref> refs;
+  for (const auto& [turn, ref] : in_turns) {
+    refs.push_back(ref);
+  }
   return refs;
+}
+
+void SchemaLookUps::AddRefreshes(base::MonotonicTime now, std::vector<SchemaTable::Ref>* refs) {
+  for (SchemaTable::Ref ref = 1; ref <= table_.size(); ++ref) {
+    Times& times = TimesOf(ref);
+    if (now < times.due) {
+      continue;
+    }
+    const SchemaTable::Entry& entry = table_.entry(ref);
+    if (entry.state == State::kRejected) {
+      table_.Forget(ref);
+      times.due = base::MonotonicTime();
+    } else if (entry.state == State::kKnown && !entry.fixed && entry.used) {
+      refs->push_back(ref);
+    }
+  }
 }
 
 // A ref may have come to mean another schema.
 SchemaLookUps::Times& SchemaLookUps::TimesOf(SchemaTable::Ref ref) {
+  times_.resize(std::max<std::size_t>(times_.size(), ref));
   Times& times = times_[ref - 1];
   if (times.made_in != table_.entry(ref).made_in) {
     times = Times();
@@ -156,77 +166,74 @@ void SchemaLookUps::OnAnswers(const SchemaLookUp& look_up, const SchemaAnswers& 
                               base::Now now) {
   CHECK(asking_ && !answers.empty() && answers.size() <= look_up.needs.size());
   asking_ = false;
-  bool unclear = false;
+  std::string unclear;  // the first
   for (std::size_t i = 0; i < answers.size(); ++i) {
+    const SchemaTable::Ref ref = look_up.needs[i].first;
     if (absl::IsUnavailable(answers[i].status())) {
       ++statistics_.failures;
       trouble_ = std::string(answers[i].status().message());
+      away_ = true;
       ForgetUnclear();
       ask_at_ = now.mono + backoff_.Next();
       return;
     }
-    if (Decides(look_up.needs[i].first, answers[i].status(), now)) {
-      Judge(look_up.needs[i].first, answers[i], now);
+    if (Decides(ref, answers[i].status(), now)) {
+      Judge(ref, answers[i], now);
       continue;
     }
     ++statistics_.failures;
-    unclear = true;
-    trouble_ = std::string(answers[i].status().message());
+    if (unclear.empty() && table_.entry(ref).state == State::kUnknown) {
+      unclear = std::string(answers[i].status().message());
+    }
   }
   backoff_.Reset();
   ask_at_ = now.mono;
-  if (!unclear && !AnyUnclear()) {
+  const std::set<SchemaTable::Ref>& wanted = table_.wanted();
+  if (std::none_of(wanted.begin(), wanted.end(),
+                   [this](SchemaTable::Ref ref) { return TimesOf(ref).unclear > 0; })) {
     trouble_.clear();
+  } else if (away_ || trouble_.empty()) {
+    trouble_ = std::move(unclear);  // and not each time another name that a writer chose
   }
+  away_ = false;
 }
 
-// Or there is a schema.
 bool SchemaLookUps::Decides(SchemaTable::Ref ref, const absl::Status& answer, base::Now now) {
   Times& times = TimesOf(ref);
+  const SchemaTable::Entry& entry = table_.entry(ref);
   if (!absl::IsAborted(answer)) {
-    times.unclear_since.reset();
-    if (!unclear_decided_ && !AnyUnclear()) {
-      unclear_since_.reset();
+    if (std::exchange(times.unclear, 0) > 0) {
+      patience_.erase(entry.need.source);  // such answers pass here
     }
     return true;
   }
-  if (table_.entry(ref).state != State::kUnknown) {  // a refresh: nobody waits for it
+  if (entry.state != State::kUnknown) {  // a refresh: nobody waits for it
     times.due = now.mono + kRejectionKept;
     return false;
   }
-  if (!unclear_since_ || now.mono - unclear_at_ > kUnclearKept) {
-    unclear_since_ = now.mono;
-    unclear_decided_ = false;
-  }
-  unclear_at_ = now.mono;
-  if (!times.unclear_since) {
-    times.unclear_since = now.mono;
-  }
-  if (now.mono - *unclear_since_ < kUnclearWait || now.mono - *times.unclear_since < kUnclearEach) {
+  times.due = now.mono + kLookEvery;
+  ++times.unclear;
+  if (!CountUnclear(entry.need.source, now.mono) || times.unclear < kUnclearAnswers) {
     return false;
   }
-  times.unclear_since.reset();
-  unclear_decided_ = true;
+  times.unclear = 0;
   return true;
 }
 
-bool SchemaLookUps::AnyUnclear() const {
-  for (SchemaTable::Ref ref = 1; ref <= times_.size(); ++ref) {
-    const Times& times = times_[ref - 1];
-    const SchemaTable::Entry& entry = table_.entry(ref);
-    if (times.unclear_since && times.made_in == entry.made_in && entry.wanted) {
-      return true;
-    }
-  }
-  return false;
+bool SchemaLookUps::CountUnclear(std::uint32_t source, base::MonotonicTime now) {
+  Patience& patience = patience_.try_emplace(source, Patience{{}, now}).first->second;
+  const auto passed = std::chrono::duration_cast<std::chrono::milliseconds>(now - patience.at);
+  patience.used = passed > kUnclearKept ? std::chrono::milliseconds(0)
+                                        : patience.used + std::min(passed, kCountedMax);
+  patience.at = now;
+  return patience.used >= kUnclearFor;
 }
 
 void SchemaLookUps::ForgetUnclear() {
   for (Times& times : times_) {
-    times.unclear_since.reset();
+    times.unclear = 0;
   }
-  unclear_since_.reset();
-  unclear_decided_ = false;
+  patience_.clear();
 }
 
 void SchemaLookUps::Judge(SchemaTable::Ref ref, const absl::StatusOr<envelope::Schema>& answer,
@@ -253,7 +260,7 @@ void SchemaLookUps::Resume(base::Now now) {
 }
 
 std::optional<base::MonotonicTime> SchemaLookUps::NextDeadline() const {
-  return asking_ || table_.wanted() == 0 ? std::nullopt : std::optional(ask_at_);
+  return asking_ || table_.wanted().empty() ? std::nullopt : std::optional(ask_at_);
 }
 
 }  // namespace walpost::pipeline

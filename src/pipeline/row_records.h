@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -64,16 +65,16 @@ struct SchemaLookUp {
   std::vector<std::pair<envelope::SchemaTable::Ref, envelope::SchemaNeed>> needs;
 };
 
-// In the order of the needs; it ends early behind the first that says kUnavailable.
+// In the order of the needs, at least one. Those that it ends before are asked for next.
 using SchemaAnswers = std::vector<absl::StatusOr<envelope::Schema>>;
 
 // SchemaLookUps - asks for the schemas that records wait for, and judges the answers.
 // Why: records of a schema that is not known wait with their topic, as for a topic that is not
 //   known; what is known lasts through any outage of the registry.
-// How: the runtime carries out one Take at a time. What the registry says about a schema decides on
-//   the event; that it cannot be reached, or lets nobody in, never does. Where it answers others
-//   and not about this one, that decides after kUnclearWait: a name that a writer chose must not
-//   stop the line without end.
+// How: the runtime carries out one Take at a time, in which each source has its turn. What the
+//   registry says about a schema decides on the event; that it cannot be reached, or lets nobody
+//   in, never does. Where it answers others and not about this one, that decides after kUnclearFor:
+//   a name that a writer chose must not stop the line without end.
 // Thread: loop thread.
 // Errors: in an answer: kUnavailable = try again; kAborted = it answers, but not about this one;
 //   any other = what was decided.
@@ -82,17 +83,18 @@ class SchemaLookUps {
  public:
   // An operator may have registered the schema meanwhile.
   static constexpr std::chrono::milliseconds kRejectionKept{30'000};
-  // One wait for all: who names many such schemas holds up the others once. It begins again when no
-  // schema is unclear any more, and after it has decided, kUnclearKept after the last such answer.
-  static constexpr std::chrono::milliseconds kUnclearWait{60'000};
+  // A source's schemas have this time together, so that who names many of them holds up the others
+  // once. It begins again where one of them gets a clear answer after all, where the registry was
+  // away, and kUnclearKept after the last unclear answer.
+  static constexpr std::chrono::milliseconds kUnclearFor{60'000};
   static constexpr std::chrono::milliseconds kUnclearKept{600'000};
-  // Of one schema, so long must each answer have been unclear: one answer alone never decides.
-  static constexpr std::chrono::milliseconds kUnclearEach{5'000};
-  // So many of them are asked for at a time: each may keep the registry's answer for long.
-  static constexpr std::size_t kUnclearTogether = 4;
+  // Of each of them, the last answers must be unclear.
+  static constexpr int kUnclearAnswers = 3;
   static constexpr std::size_t kNeedsMax = 16;
   // For what is due, and again for what was unclear.
   static constexpr std::chrono::milliseconds kLookEvery{1'000};
+  // Between two unclear answers about a source, no more time counts.
+  static constexpr std::chrono::milliseconds kCountedMax{2'000};
   static constexpr std::chrono::milliseconds kPause{100};  // while all that waits was unclear
 
   struct Statistics {
@@ -129,22 +131,28 @@ class SchemaLookUps {
  private:
   struct Times {
     std::uint64_t made_in = 0;  // of the entry that it is about
-    base::MonotonicTime due;    // a rejection is forgotten, or a schema refreshed
-    base::MonotonicTime asked_at;
-    // Each answer since then was unclear.
-    std::optional<base::MonotonicTime> unclear_since;
+    base::MonotonicTime due;    // it is asked for again, a rejection when it is needed
+    int unclear = 0;            // so many of the last answers were
+  };
+
+  // That unclear answers about a source have taken.
+  struct Patience {
+    std::chrono::milliseconds used{0};
+    base::MonotonicTime at;  // the last of them
   };
 
   void Judge(envelope::SchemaTable::Ref ref, const absl::StatusOr<envelope::Schema>& answer,
              base::Now now);
+  // Or it says nothing about the schema.
   bool Decides(envelope::SchemaTable::Ref ref, const absl::Status& answer, base::Now now);
+  // True: the source's time is over.
+  bool CountUnclear(std::uint32_t source, base::MonotonicTime now);
   Times& TimesOf(envelope::SchemaTable::Ref ref);
-  // That somebody waits for.
-  bool AnyUnclear() const;
   void ForgetUnclear();
-  // Those that are to be asked for, in this order.
-  std::vector<envelope::SchemaTable::Ref> FindDue(base::MonotonicTime now);
-  bool Refreshable(const envelope::SchemaTable::Entry& entry) const;
+  // Those that records wait for and that are due, in this order.
+  std::vector<envelope::SchemaTable::Ref> FindWaiting(base::MonotonicTime now);
+  // Rejections that are due are forgotten.
+  void AddRefreshes(base::MonotonicTime now, std::vector<envelope::SchemaTable::Ref>* refs);
 
   const std::chrono::milliseconds refresh_;
   base::Backoff backoff_;
@@ -153,10 +161,9 @@ class SchemaLookUps {
   bool asking_ = false;
   base::MonotonicTime look_at_;
   base::MonotonicTime ask_at_;
-  std::optional<base::MonotonicTime> unclear_since_;  // some were, all the time
-  base::MonotonicTime unclear_at_;                    // the last such answer
-  bool unclear_decided_ = false;
+  std::map<std::uint32_t, Patience> patience_;  // by SchemaNeed::source
   std::string trouble_;
+  bool away_ = false;  // so it says
   Statistics statistics_;
 };
 

@@ -26,6 +26,7 @@ using std::chrono::milliseconds;
 namespace {
 
 constexpr int kExitRetryLater = 75;
+constexpr milliseconds kSchemasFor{1'000};  // a job takes; the next one asks for the rest
 
 void LogAdopted(const std::string& table) {
   observe::Log(
@@ -352,15 +353,15 @@ void Loop::HandleSchemas() {
   if (!wanted) {
     return;
   }
-  auto answers =
-      std::make_shared<pipeline::SchemaAnswers>();  // shared by the two halves of the job
+  auto answers = std::make_shared<pipeline::SchemaAnswers>();  // shared by the job's halves
   helper_->Run(
       Helper::Queue::kSchemas,
       [answers, wanted = *wanted, resolve = dependencies_.resolve_schema] {
+        const base::MonotonicTime until = ReadClocks().mono + kSchemasFor;
         for (const auto& [ref, need] : wanted.needs) {
           answers->push_back(resolve(need));
-          if (absl::IsUnavailable(answers->back().status())) {
-            return;  // the others would only wait for the same
+          if (absl::IsUnavailable(answers->back().status()) || ReadClocks().mono >= until) {
+            return;  // the others would only wait for the same, or for too long
           }
         }
       },

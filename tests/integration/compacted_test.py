@@ -94,6 +94,22 @@ def test_key_that_was_deleted_is_not_brought_back(two):
     assert "old" not in values(p, topic)
 
 
+# Another event shows that rows carry times of later than their records.
+def test_deleted_key_whose_row_was_ahead_is_not_brought_back(two):
+    p, topic = two, f"outbox.event.{two.name}"
+    ahead = "INSERT INTO a (aggregatetype, aggregateid, type, payload, created_at) VALUES (%s, %s, 'T', %s, now() + interval '3 h')"
+    p.execute(ahead, p.name, "k", "old")
+    p.execute(ahead, p.name, "another", "stays")
+    p.wait_confirmed()
+    delivered(p, "b", None)
+    p.kafka.clean(topic, others=1)
+    assert "old" not in values(p, topic)
+    dry = p.walpost.verb("replay", "--missing", "--dry-run").stdout
+    assert "public.a: 0 events missing" in dry and "1 it is not known" in dry, dry
+    rejected = p.walpost.verb("replay", "--missing", "--in-place", check=False)
+    assert rejected.returncode == 78 and "younger than their records" in rejected.stderr, rejected
+
+
 # Nothing has been removed there, so what is not there was never sent.
 def test_compacted_topic_from_which_nothing_has_gone_is_filled(two):
     p, topic = two, f"outbox.event.{two.name}"

@@ -283,6 +283,22 @@ def test_subject_that_may_not_be_read_holds_up_the_line_for_a_minute_at_most(mak
     assert not any("/versions/latest" in line and "subjects" not in line for line in registry.asked), "'..' was asked for"
 
 
+# They fill the window, so that all wait for them.
+@pytest.mark.full
+def test_many_subjects_that_may_not_be_read_delay_others_by_little_more_than_one(make_pipeline, kafka, registry):
+    world = World(make_pipeline, kafka, registry, {"exact": ("raw", {"framing": "payload", "type": "json", "subject": "{record}"}),
+                                                   "other": ("raw", {"framing": "none"})},
+                  on_undeliverable="skip", in_flight_bytes_max="100KiB")
+    names, others = 200, 500
+    registry.forbidden |= {f"secret.N{n}" for n in range(names)}
+    world.p.start()
+    into = "INSERT INTO public.{} (id, aggregate_type, aggregate_id, event_type, payload, schema_name) SELECT gen_random_uuid(), 'o', 'k', 'T', 'x', 'secret.N' || n FROM generate_series(0, %s) n"
+    world.p.execute(into.format("exact"), names - 1)
+    world.p.execute(into.format("other"), others - 1)
+    servers.wait_for(lambda: world.p.walpost.status()["events"]["skipped"] == names, 300, "less than 5 s for each")
+    servers.wait_for(lambda: len(world.values("other")) == others, 60, "the other outbox's")
+
+
 def test_parked_key_waits_for_its_schema_and_is_released_framed(make_pipeline, kafka, registry, shop):
     path, file, _ = shop
     world = World(make_pipeline, kafka, registry, {"exact": ("raw", {"framing": "payload", "descriptor_set": path})},

@@ -86,8 +86,8 @@ def test_limits_that_one_broker_still_has_reject_nothing(stale, pair):
     assert not skipped(p)
 
 
-# Its client asks the broker that it used last, again and again.
-def test_topic_that_only_the_other_broker_knows_is_found(make_pipeline, pair):
+def with_topic_that_one_broker_does_not_know(make_pipeline, pair):
+    """That broker is the one that the producer has used last."""
     p = pipeline_of(make_pipeline, pair, progress_on=2)
     known, new = f"outbox.event.{p.name}", f"outbox.event.{p.name}new"
     pair.create_topic(known, node=2)
@@ -97,6 +97,12 @@ def test_topic_that_only_the_other_broker_knows_is_found(make_pipeline, pair):
         p.wait_confirmed()
     pair.cut_off()
     pair.create_topic(new, seen_by=[pair.one])
+    return p, new
+
+
+# Its client asks the broker that it used last, again and again.
+def test_topic_that_only_the_other_broker_knows_is_found(make_pipeline, pair):
+    p, new = with_topic_that_one_broker_does_not_know(make_pipeline, pair)
     insert(p, new, "k", "first")
     servers.wait_for(lambda: pair.read_all(new), 60, "its event")
     assert not skipped(p)
@@ -129,21 +135,32 @@ def test_topic_of_which_a_broker_has_said_that_it_is_there_must_be_missing_for_t
     pair = KafkaPair(tmp_path, proxy_to_one=True)
     answers = Answers(pair.to_one)
     try:
-        p = pipeline_of(make_pipeline, pair, progress_on=2)
-        known, new = f"outbox.event.{p.name}", f"outbox.event.{p.name}new"
-        pair.create_topic(known, node=2)
-        p.start()
-        for n in range(3):
-            insert(p, known, "k", str(n))
-            p.wait_confirmed()
-        pair.cut_off()
-        pair.create_topic(new, seen_by=[pair.one])
+        p, new = with_topic_that_one_broker_does_not_know(make_pipeline, pair)
         answers.silent = True
         insert(p, new, "k", "first")
         servers.wait_for(lambda: waits_for_s(p) > 6, 60, "most of the time")
         servers.wait_for(lambda: contradicted(p, answers), 120, "the contradiction")
         until = time.monotonic() + 8
         servers.wait_for(lambda: skipped(p) or time.monotonic() > until, 30, "less than the whole time")
+        assert not skipped(p)
+        answers.silent = False
+        pair.to_one.set_mode("cut")
+        pair.to_one.set_mode("pass")
+        servers.wait_for(lambda: pair.read_all(new), 60, "its event")
+    finally:
+        pair.close()
+
+
+# Of two brokers, one has not heard of it, and the other one does not answer.
+@pytest.mark.full
+def test_missing_topic_of_which_not_all_brokers_speak_must_be_missing_for_a_minute(make_pipeline, tmp_path):
+    pair = KafkaPair(tmp_path, proxy_to_one=True)
+    answers = Answers(pair.to_one)
+    try:
+        p, new = with_topic_that_one_broker_does_not_know(make_pipeline, pair)
+        answers.silent = True
+        insert(p, new, "k", "first")
+        servers.wait_for(lambda: waits_for_s(p) > 35, 60, "three times as long as where all answer")
         assert not skipped(p)
         answers.silent = False
         pair.to_one.set_mode("cut")

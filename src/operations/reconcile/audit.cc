@@ -190,7 +190,7 @@ Finding FindingOn(const Reconciled& reconciled, const ReconciledTopic& topic, bo
     return Finding::kRecordsWithoutId;
   }
   const auto begins_ms = topic.gaps.BeginsMs(reconciled.row.partition);
-  if (begins_ms && reconciled.row.at_ms - topic.clocks.ahead_ms() < *begins_ms) {
+  if (begins_ms && reconciled.row.at_ms - topic.clocks.allowed_ms() < *begins_ms) {
     return Finding::kTopicBeginsLater;
   }
   switch (topic.gaps.compaction) {
@@ -277,7 +277,7 @@ std::string TopicText(const ReconciledTopic& topic) {
                                   TimeText(*topic.gaps.begins_ms));
     if (!topic.clocks.id().empty()) {
       text += absl::StrFormat(", where rows seem up to %d s younger than their records (event %s)",
-                              (topic.clocks.ahead_ms() + 999) / 1'000,
+                              (topic.clocks.allowed_ms() + 999) / 1'000,
                               base::Printable(topic.clocks.id(), base::kShownBytesMax));
     }
   }
@@ -366,6 +366,7 @@ std::string AuditReport::Json() const {
   json["topics"] = nlohmann::ordered_json::array();
   for (const ReconciledTopic& topic : topics) {
     if (!topic.name.empty()) {
+      const std::optional<std::int64_t>& ahead_ms = topic.clocks.ahead_ms();
       json["topics"].push_back({{"name", topic.name},
                                 {"exists", topic.unseen != kafka::Unseen::kUnknown},
                                 {"hidden", topic.unseen == kafka::Unseen::kHidden},
@@ -373,7 +374,7 @@ std::string AuditReport::Json() const {
                                 {"sent_again", topic.redelivered},
                                 {"without_id", topic.without_id},
                                 {"without_position", topic.without_position},
-                                {"rows_ahead_ms", topic.clocks.ahead_ms()},
+                                {"rows_ahead_ms", ahead_ms ? nlohmann::json(*ahead_ms) : nullptr},
                                 {"rows_ahead_id", topic.clocks.id()}});
     }
   }

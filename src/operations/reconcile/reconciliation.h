@@ -91,7 +91,10 @@ class ClockComparison {
   // nothing.
   void Add(std::int64_t row_ms, std::int64_t record_ms, std::string_view id);
 
-  std::int64_t ahead_ms() const { return ahead_ms_.value_or(kUnknownMs); }
+  // Nothing: no event showed it.
+  const std::optional<std::int64_t>& ahead_ms() const { return ahead_ms_; }
+
+  std::int64_t allowed_ms() const { return ahead_ms_.value_or(kUnknownMs); }
 
   // Of the event that is furthest ahead; empty = none is.
   const std::string& id() const { return id_; }

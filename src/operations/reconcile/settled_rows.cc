@@ -120,8 +120,10 @@ std::string SettledRows::UnprovenText() const {
 
 namespace {
 
-std::string Doubt(const Reconciled& reconciled, const std::string& topic) {
+std::string Doubt(const Reconciled& reconciled, const ReconciledTopic& reconciled_topic) {
   const std::string id = base::Printable(reconciled.row.id);
+  const std::string& topic = reconciled_topic.name;
+  const std::string& ahead_id = reconciled_topic.clocks.id();
   if (reconciled.id_unproven) {
     return absl::StrFormat(
         "it is not known of row %s whether topic '%s' has it: a record or dead letter with its id "
@@ -139,10 +141,15 @@ std::string Doubt(const Reconciled& reconciled, const std::string& topic) {
   }
   return absl::StrFormat(
       "topic '%s' is compacted and has nothing of the key of row %s. The row is older than what "
-      "delete.retention.ms keeps, so it is not known whether the key was deleted behind it; "
+      "delete.retention.ms keeps%s, so it is not known whether the key was deleted behind it; "
       "--send-unproven sends such rows, and a key that was deleted is back unless its deletion is "
       "one of them",
-      topic, id);
+      topic, id,
+      ahead_id.empty() ? ""
+                       : absl::StrFormat(", or may be: rows seem up to %d s younger than their "
+                                         "records, as event %s does",
+                                         (reconciled_topic.clocks.allowed_ms() + 999) / 1'000,
+                                         base::Printable(ahead_id, base::kShownBytesMax)));
 }
 
 }  // namespace
@@ -174,7 +181,7 @@ absl::StatusOr<SettledRows> FindSettledRows(const PipelineSettings& pipeline,
     if (!settled &&
         (reconciled.id_unproven || reconciled.order_unproven || reconciled.deletion_unproven)) {
       ++settled_rows.unproven;
-      settled_rows.doubt = Doubt(reconciled, topic.name);
+      settled_rows.doubt = Doubt(reconciled, topic);
     }
     const kafka::TopicGaps& gaps = topic.gaps;
     settled_rows.missing_of_compacted += gaps.compaction == Compaction::kYes && !settled ? 1 : 0;

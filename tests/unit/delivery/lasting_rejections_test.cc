@@ -317,6 +317,13 @@ TEST_F(LastingRejectionsTest, MoreTopicsThanItRemembersThenThoseThatWaitAreKnown
   }
 }
 
+TEST_F(LastingRejectionsTest, AnswerOfOnlySomeBrokersMustLastSixTimesAsLong) {
+  const Rejection silent{.kind = FailureKind::kPartitionUnknown, .silent = true};
+  EXPECT_EQ(rejections_.Count("orders", silent, kWait, now_), 6 * kWait);
+  EXPECT_EQ(rejections_.Count("orders", silent, 6 * kWait, now_ += 3 * kWait), 3 * kWait);
+  EXPECT_EQ(rejections_.Count("orders", silent, 6 * kWait, now_ += 3 * kWait), milliseconds(0));
+}
+
 // A silent broker made them doubtful for a moment. Nobody waits for that time any more.
 TEST_F(LastingRejectionsTest, TimeThatNobodyWaitsForKeepsNoPlace) {
   const Rejection doubtful{.kind = FailureKind::kPartitionUnknown, .silent = true};

@@ -151,10 +151,10 @@ TEST(SchemaTableTest, SameNeedIsTheSameEntryAndAnotherSourceIsNot) {
   EXPECT_EQ(table.RefOf(Payload()), 1U);
   EXPECT_EQ(table.RefOf(other), 2U);
   EXPECT_EQ(table.RefOf(Payload()), 1U);
-  EXPECT_EQ(table.wanted(), 0U);
+  EXPECT_EQ(table.wanted().size(), 0U);
   table.Use(1);
   table.Use(2);
-  EXPECT_EQ(table.wanted(), 2U);
+  EXPECT_EQ(table.wanted().size(), 2U);
 }
 
 TEST(SchemaTableTest, WhatIsKnownIsNotRejectedAnyMore) {
@@ -162,7 +162,7 @@ TEST(SchemaTableTest, WhatIsKnownIsNotRejectedAnyMore) {
   const SchemaTable::Ref ref = table.RefOf(Payload());
   table.Reject(ref, "no such subject");
   EXPECT_EQ(table.entry(ref).state, SchemaTable::State::kRejected);
-  EXPECT_EQ(table.wanted(), 0U);
+  EXPECT_EQ(table.wanted().size(), 0U);
   table.Learn(ref, "frame", false);
   table.Reject(ref, "the subject was deleted");
   EXPECT_EQ(table.entry(ref).state, SchemaTable::State::kKnown);
@@ -174,11 +174,11 @@ TEST(SchemaTableTest, ForgottenRejectionIsWantedOnceItIsNeededAgain) {
   const SchemaTable::Ref ref = table.RefOf(Payload());
   table.Reject(ref, "no");
   table.ForgetRejections();
-  EXPECT_EQ(table.wanted(), 0U);
+  EXPECT_EQ(table.wanted().size(), 0U);
   EXPECT_EQ(table.Use(ref).state, SchemaTable::State::kUnknown);
-  EXPECT_EQ(table.wanted(), 1U);
+  EXPECT_EQ(table.wanted().size(), 1U);
   table.Use(ref);
-  EXPECT_EQ(table.wanted(), 1U);
+  EXPECT_EQ(table.wanted().size(), 1U);
 }
 
 using Ref = SchemaTable::Ref;
@@ -216,14 +216,14 @@ TEST_F(SchemaTableRoomTest, ForgetsWhatIsNotKnownAndNotInUse) {
   const std::uint64_t epoch = table_.epoch();
   table_.ForgetUnused({0, waits});
   EXPECT_NE(table_.epoch(), epoch);
-  EXPECT_EQ(table_.wanted(), 1U);
+  EXPECT_EQ(table_.wanted().size(), 1U);
   EXPECT_EQ(table_.RefOf(Need("known")), known);
   EXPECT_EQ(table_.entry(known).frame, "frame");
   EXPECT_EQ(table_.RefOf(Need("waits")), waits);
   EXPECT_LT(table_.bytes(), 2'000U);
   const Ref highest = table_.size();
   EXPECT_LE(table_.RefOf(Need("new")), highest) << "a place that is free";
-  EXPECT_EQ(table_.wanted(), 1U) << "not before it is used";
+  EXPECT_EQ(table_.wanted().size(), 1U) << "not before it is used";
 }
 
 TEST_F(SchemaTableRoomTest, KeepsOfWhatIsKnownTheHalfThatWasUsedLast) {
@@ -237,7 +237,7 @@ TEST_F(SchemaTableRoomTest, KeepsOfWhatIsKnownTheHalfThatWasUsedLast) {
   EXPECT_EQ(table_.entry(first).state, State::kKnown);
   EXPECT_EQ(table_.entry(last).state, State::kKnown);
   EXPECT_EQ(table_.entry(first + 1).state, State::kUnknown);
-  EXPECT_EQ(table_.wanted(), 0U);
+  EXPECT_EQ(table_.wanted().size(), 0U);
 }
 
 TEST_F(SchemaTableRoomTest, KeepsWhatIsInUseHoweverLongAgoItWasUsed) {

@@ -123,6 +123,16 @@ TEST_F(MonotonicWaitsTest, SignalEndsTheWait) {
   EXPECT_EQ(code, thrd_success);
 }
 
+TEST(BrokersTest, BeforeOneHasAnsweredThereAreOthersToAsk) {
+  Brokers brokers;
+  EXPECT_FALSE(brokers.all_answered());
+  brokers.known = {1, 2};
+  brokers.answered = {1};
+  EXPECT_FALSE(brokers.all_answered());
+  brokers.answered = {1, 2};
+  EXPECT_TRUE(brokers.all_answered());
+}
+
 // As librdkafka writes it, shortened: a name bootstrapped with, a role, two brokers out of order.
 constexpr char kStatistics[] = R"({ "name": "shop#producer-1", "ts": 1, "txmsgs": 7,
 "brokers": {

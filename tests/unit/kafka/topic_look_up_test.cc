@@ -70,7 +70,9 @@ TEST_F(TopicLookUpTest, MissingRightThatAllBrokersReportIsNotDisputed) {
 TEST_F(TopicLookUpTest, MissingRightWhenNoOtherBrokerAnswersIsNotDisputed) {
   asked_.FailTopic("orders", RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED);
   others_.SetDown(true);
-  EXPECT_FALSE(Ask().disputed());
+  const TopicQuestion found = Ask();
+  EXPECT_FALSE(found.disputed());
+  EXPECT_TRUE(found.alone);
 }
 
 TEST_F(TopicLookUpTest, TopicThatIsThereIsNotDisputed) {

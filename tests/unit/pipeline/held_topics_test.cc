@@ -21,17 +21,18 @@ class HeldTopicsTest : public ::testing::Test {
   bool Unknown() {
     Failure failure{FailureKind::kTopicUnknown, "no such topic"};
     failure.contradicted_at = contradicted_at_;
+    failure.silent = silent_;
     return topics_.OnRejected("orders", failure, now_);
   }
 
   // Each answer says so, until that decides.
-  void AwaitUnknown() {
+  void AwaitUnknown(milliseconds wait = kWait) {
     const base::MonotonicTime since = now_;
     while (!Unknown()) {
-      ASSERT_LT(now_, since + 2 * kWait);
+      ASSERT_LT(now_, since + 2 * wait);
       now_ += HeldTopics::kTryAgainMin;
     }
-    EXPECT_GE(now_, since + kWait);
+    EXPECT_GE(now_, since + wait);
   }
 
   // Whether it decides.
@@ -56,6 +57,7 @@ class HeldTopicsTest : public ::testing::Test {
   delivery::LastingRejections rejections_{kWait};
   HeldTopics topics_{kWait, &rejections_};
   std::optional<base::MonotonicTime> contradicted_at_;
+  bool silent_ = false;
   base::MonotonicTime now_{milliseconds(1'000'000)};
 };
 
@@ -72,6 +74,33 @@ TEST_F(HeldTopicsTest, AnswerThatABrokerContradictedMustLastAnew) {
   contradicted_at_ = now_;
   now_ += HeldTopics::kTryAgainMin;
   AwaitUnknown();
+}
+
+TEST_F(HeldTopicsTest, AnswerOfOnlySomeBrokersMustLastSixTimesAsLong) {
+  silent_ = true;
+  AwaitUnknown(6 * kWait);
+}
+
+TEST_F(HeldTopicsTest, AnswersOfSomeBrokersBeforeThoseOfAllCountForLittle) {
+  silent_ = true;
+  for (const base::MonotonicTime end = now_ + 3 * kWait; now_ < end;
+       now_ += HeldTopics::kTryAgainMin) {
+    EXPECT_FALSE(Unknown());
+  }
+  silent_ = false;
+  AwaitUnknown(kWait / 2);
+}
+
+TEST_F(HeldTopicsTest, ManyTopicsWaitAndSomeBrokersAreSilentThenEachIsTriedAtTheEnd) {
+  silent_ = true;
+  for (std::size_t i = 0; i <= HeldTopics::kMany; ++i) {
+    topics_.Hold("t" + std::to_string(i), i);
+  }
+  EXPECT_FALSE(Unknown());
+  topics_.Hold("orders", 1'000);
+  EXPECT_EQ(topics_.NextDeadline(), now_ + 6 * kWait);
+  now_ += 6 * kWait;
+  EXPECT_TRUE(Unknown());
 }
 
 // One that nothing is delivered of says nothing about the record: the broker may take none at all.

@@ -169,44 +169,37 @@ TEST_F(SchemaTest, SubjectAboutWhichTheRegistryAnswersNothingIsRejectedAfterAWhi
   EXPECT_THAT(Answer(forbidden), SizeIs(1));
   EXPECT_THAT(pipeline().schemas().trouble(), HasSubstr("not about that one"));
   Advance(SchemaLookUps::kLookEvery);
-  EXPECT_EQ(await(1), SchemaLookUps::kUnclearWait - SchemaLookUps::kLookEvery);
+  EXPECT_EQ(await(1), SchemaLookUps::kUnclearFor - SchemaLookUps::kLookEvery);
   EXPECT_TRUE(pipeline().want_frame());
   EXPECT_EQ(pipeline().schemas().trouble(), "");
 
   EventFor("a2", "payments");
-  EXPECT_EQ(await(2), SchemaLookUps::kUnclearEach) << "one wait for all";
+  EXPECT_EQ(await(2), (SchemaLookUps::kUnclearAnswers - 1) * SchemaLookUps::kLookEvery)
+      << "one minute for all";
   EventFor("a3", "refunds");
   EXPECT_THAT(Answer(absl::UnavailableError("away")), ElementsAre("refunds-value"));
   Advance(kBackOff);
-  EXPECT_EQ(await(3), SchemaLookUps::kUnclearWait) << "it was away: the wait begins anew";
+  EXPECT_EQ(await(3), SchemaLookUps::kUnclearFor) << "it was away: the minute begins anew";
 }
 
 // A writer may choose as many as it likes.
-TEST_F(SchemaTest, ManySubjectsWithUnclearAnswersKeepNoOtherOneWaiting) {
-  constexpr std::size_t kMany = SchemaLookUps::kNeedsMax + SchemaLookUps::kUnclearTogether;
-  options_.outboxes[0].table.topics.allowed = {"payments"};
+TEST_F(SchemaTest, SchemasOfEventsThatWaitForTheFirstOfTheirTopicAreAskedForTogether) {
+  constexpr std::size_t kMany = SchemaLookUps::kNeedsMax + 2;
+  options_.outboxes[0].table.columns.schema_name = {"event_type"};
+  options_.outboxes[0].encoder.framing.subject = "{record}";
   options_.on_undeliverable = OnUndeliverable::kSkip;
-  for (std::size_t i = 0; i < kMany; ++i) {
-    options_.outboxes[0].table.topics.allowed.push_back("t" + std::to_string(i));
-  }
   Connect();
   SendPayload(Begin(100));
+  using walpost::testing::BinaryColumn;
+  using walpost::testing::TextColumn;
   for (std::size_t i = 0; i < kMany; ++i) {
-    EventFor("a", "t" + std::to_string(i));
+    SendPayload(EventBytes({TextColumn("a"), TextColumn("a"), TextColumn("orders"),
+                            TextColumn("name" + std::to_string(i)), BinaryColumn("x")}));
   }
-  const absl::Status forbidden = absl::AbortedError("not about that one");
-  EXPECT_THAT(Answer(forbidden), SizeIs(SchemaLookUps::kNeedsMax));
-  EXPECT_THAT(Answer(forbidden), SizeIs(SchemaLookUps::kUnclearTogether)) << "the rest";
-  EventFor("b", "payments");
-  Advance(SchemaLookUps::kLookEvery);
-  EXPECT_THAT(Answer(Id(7)), ElementsAre("payments-value", "t0-value", _, _, _));
-  const base::MonotonicTime since = now_.mono;
-  const std::size_t clear = SchemaLookUps::kUnclearTogether;
-  while (pipeline().counters().events_skipped < kMany - clear) {
-    Answer(forbidden);
-    Advance(SchemaLookUps::kPause);
-    ASSERT_LT(now_.mono, since + 2 * SchemaLookUps::kUnclearWait);
-  }
+  EXPECT_THAT(Answer(NoSubject()), ElementsAre("name0"));
+  EXPECT_THAT(Answer(NoSubject()), SizeIs(SchemaLookUps::kNeedsMax));
+  EXPECT_THAT(Answer(NoSubject()), SizeIs(1));
+  EXPECT_EQ(pipeline().counters().events_skipped, kMany);
 }
 
 // As a load balancer gives them while registries are restarted.
@@ -222,7 +215,7 @@ TEST_F(SchemaTest, UnclearAnswersBetweenClearOnesDecideNothing) {
     Advance(SchemaLookUps::kLookEvery);
   }
   EXPECT_THAT(Answer(Id(7)), SizeIs(1));
-  Advance(SchemaLookUps::kUnclearWait);
+  Advance(SchemaLookUps::kUnclearFor);
   EventFor("a2", "payments");
   EXPECT_THAT(Answer(forbidden), ElementsAre("payments-value"));
   Advance(SchemaLookUps::kLookEvery);
