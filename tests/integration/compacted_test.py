@@ -97,7 +97,8 @@ def test_key_that_was_deleted_is_not_brought_back(two):
 # Another event shows that rows carry times of later than their records.
 def test_deleted_key_whose_row_was_ahead_is_not_brought_back(two):
     p, topic = two, f"outbox.event.{two.name}"
-    ahead = "INSERT INTO a (aggregatetype, aggregateid, type, payload, created_at) VALUES (%s, %s, 'T', %s, now() + interval '3 h')"
+    ahead = """INSERT INTO a (aggregatetype, aggregateid, type, payload, created_at, happened)
+               VALUES (%s, %s, 'T', %s, now() + interval '3 h', now() + interval '3 h')"""
     p.execute(ahead, p.name, "k", "old")
     p.execute(ahead, p.name, "another", "stays")
     p.wait_confirmed()
