@@ -73,6 +73,7 @@ milliseconds LastingRejections::Count(const envelope::Record& record, const Fail
                                     .limit = failure.limit,
                                     .limit_wanted = failure.limit_wanted,
                                     .need = NeedOf(failure.kind, record),
+                                    .silent = failure.silent,
                                     .contradicted_at = failure.contradicted_at},
                                    counted_max, now)
                            : milliseconds(0);

@@ -133,7 +133,7 @@ void ProducerSession::FinishLookUps(const TopicQuestions& questions) {
       topic->asked_each_broker =
           found.partitions_wanted == std::numeric_limits<std::int32_t>::max();
       topic->each_answered = questions.answered == Answered::kEach;
-      topic->rejection.silent = questions.answered == Answered::kSome;
+      topic->rejection.silent = !topic->each_answered;
       topic->partition_wanted = false;
       topic->answered_at = now_.mono;
       answered_.push_back(topic->name);

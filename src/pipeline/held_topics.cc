@@ -19,11 +19,6 @@ base::MonotonicTime TryAgainAt(base::MonotonicTime since, base::MonotonicTime no
                           HeldTopics::kTryAgainMin, HeldTopics::kTryAgainMax);
 }
 
-// So much more time must pass for the same to count.
-int SlowerBy(const Failure& failure) {
-  return failure.silent ? delivery::LastingRejections::kSilentTimes : 1;
-}
-
 }  // namespace
 
 bool HeldTopics::IsOfTopic(FailureKind kind) {
@@ -62,19 +57,26 @@ bool HeldTopics::OnRejected(std::string_view topic, const Failure& failure,
     trouble.since = now;
   }
   trouble.Count(failure, /*delivered_now=*/0, now);
-  const bool decided =
-      failure.kind == FailureKind::kTopicInvalid || trouble.same_for >= unknown_wait_;
+  const milliseconds left = TimeLeft(trouble);
+  const bool decided = failure.kind == FailureKind::kTopicInvalid || left.count() == 0;
   if (decided) {
     NoteDecided(found->first, &trouble);
     return true;
   }
   trouble.decided = false;
-  const base::MonotonicTime decided_at =
-      now + (unknown_wait_ - trouble.same_for) * SlowerBy(failure);
+  const base::MonotonicTime decided_at = now + left;
   trouble.try_at =
       held_.size() > kMany ? decided_at : std::min(TryAgainAt(trouble.since, now), decided_at);
   timers_.emplace(trouble.try_at, found->first);
   return false;
+}
+
+// Until the same answer decides.
+milliseconds HeldTopics::TimeLeft(const Trouble& trouble) const {
+  const milliseconds of_some =
+      unknown_wait_ * delivery::LastingRejections::kSilentTimes - trouble.same_for;
+  const milliseconds of_all = unknown_wait_ - trouble.all_said_for;
+  return std::max(trouble.failure.silent ? of_some : std::min(of_some, of_all), milliseconds(0));
 }
 
 // A broker that is away gives no answer. So it is twice the planned pause.
@@ -91,8 +93,12 @@ void HeldTopics::Trouble::Count(const Failure& answer, std::uint64_t delivered_n
           : std::min(std::chrono::duration_cast<milliseconds>(now - answered_at), CountedMax());
   unclear_for += delivered_now > delivered ? passed : milliseconds(0);
   const bool contradicted = answer.contradicted_at && *answer.contradicted_at >= answered_at;
-  same_for = answer.kind == failure.kind && !contradicted ? same_for + passed / SlowerBy(answer)
-                                                          : milliseconds(0);
+  if (answer.kind != failure.kind || contradicted) {
+    same_for = all_said_for = milliseconds(0);
+  } else {
+    same_for += passed;
+    all_said_for += answer.silent || failure.silent ? milliseconds(0) : passed;
+  }
   delivered = delivered_now;
   failure = answer;
   answered_at = now;
@@ -101,9 +107,8 @@ void HeldTopics::Trouble::Count(const Failure& answer, std::uint64_t delivered_n
 
 // What was said long ago is not the same as having been said all the time.
 bool HeldTopics::IsOld(const Trouble& trouble, base::MonotonicTime now) const {
-  const milliseconds good_for =
-      trouble.decided ? std::max(unknown_wait_, 2 * kAnswerKept) : kForgottenAfter;
-  return now >= trouble.answered_at + good_for;
+  return trouble.decided ? now >= trouble.answered_at + std::max(unknown_wait_, 2 * kAnswerKept)
+                         : now >= std::max(trouble.answered_at, trouble.try_at) + kForgottenAfter;
 }
 
 HeldTopics::Unclear HeldTopics::OnUnclear(const envelope::Record& record, Sequence sequence,

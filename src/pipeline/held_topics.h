@@ -136,8 +136,9 @@ class HeldTopics {
     delivery::Sequence sequence = 0;  // of the record
     std::uint64_t delivered = 0;      // at the last answer, and of the topic since
     std::uint32_t attempts = 0;
-    std::chrono::milliseconds same_for{0};     // nothing but its like was answered
-    std::chrono::milliseconds unclear_for{0};  // nothing else was, and other topics went on
+    std::chrono::milliseconds same_for{0};      // nothing but its like was answered
+    std::chrono::milliseconds all_said_for{0};  // and all brokers had answered, before and after
+    std::chrono::milliseconds unclear_for{0};   // nothing else was, and other topics went on
 
     // No more of the time between two answers counts.
     std::chrono::milliseconds CountedMax() const;
@@ -154,6 +155,7 @@ class HeldTopics {
   using ByTopic = std::map<std::string, T, std::less<>>;
 
   void MakeDue(std::string_view topic);
+  std::chrono::milliseconds TimeLeft(const Trouble& trouble) const;
   bool IsOld(const Trouble& trouble, base::MonotonicTime now) const;
   void NoteDecided(const std::string& topic, Trouble* trouble);
   void ForgetRejection(std::string_view topic);

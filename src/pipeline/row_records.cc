@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <set>
+#include <tuple>
 #include <utility>
 
 #include "envelope/control_records.h"
@@ -90,52 +91,38 @@ std::optional<SchemaLookUp> SchemaLookUps::Take(base::Now now) {
   if (asking_ || now.mono < ask_at_ || (table_.wanted().empty() && now.mono < look_at_)) {
     return std::nullopt;
   }
-  std::vector<SchemaTable::Ref> refs = FindWaiting(now.mono);
+  std::vector<Due> due = FindWaiting(now.mono);
   if (now.mono >= look_at_) {
     look_at_ = now.mono + kLookEvery;
-    AddRefreshes(now.mono, &refs);
-  }
-  refs.resize(std::min(refs.size(), kNeedsMax));
-  if (refs.empty()) {
-    ask_at_ = table_.wanted().empty() ? ask_at_ : now.mono + kPause;
-    return std::nullopt;
+    AddRefreshes(now.mono, &due);
   }
   SchemaLookUp look_up;
-  for (const SchemaTable::Ref ref : refs) {
+  for (const SchemaTable::Ref ref : InTurns(std::move(due), now.mono)) {
     look_up.needs.emplace_back(ref, table_.entry(ref).need);
+  }
+  if (look_up.needs.empty()) {
+    ask_at_ = table_.wanted().empty() ? ask_at_ : now.mono + kPause;
+    return std::nullopt;
   }
   asking_ = true;
   return look_up;
 }
 
-// First the one of each source that is due for longest, then the next ones.
-std::vector<SchemaTable::Ref> SchemaLookUps::FindWaiting(base::MonotonicTime now) {
-  std::vector<std::pair<base::MonotonicTime, SchemaTable::Ref>> waiting;
+std::vector<SchemaLookUps::Due> SchemaLookUps::FindWaiting(base::MonotonicTime now) {
+  std::vector<Due> due;
   for (const SchemaTable::Ref ref : table_.wanted()) {
     Times& times = TimesOf(ref);
     if (times.unclear == 0 && (times.due > now || times.due == base::MonotonicTime())) {
       times.due = now;  // it is new, or its rejection was forgotten
     }
     if (now >= times.due) {
-      waiting.emplace_back(times.due, ref);
+      due.push_back({LaneOf(ref), times.due, ref});
     }
   }
-  std::sort(waiting.begin(), waiting.end());
-  std::map<std::uint32_t, std::size_t> turns;  // by source
-  std::vector<std::pair<std::size_t, SchemaTable::Ref>> in_turns;
-  for (const auto& [due, ref] : waiting) {
-    in_turns.emplace_back(turns[table_.entry(ref).need.source]++, ref);
-  }
-  std::stable_sort(in_turns.begin(), in_turns.end(),
-                   [](const auto& a, const auto& b) { return a.first < b.first; });
-  std::vector<SchemaTable::Ref> refs;
-  for (const auto& [turn, ref] : in_turns) {
-    refs.push_back(ref);
-  }
-  return refs;
+  return due;
 }
 
-void SchemaLookUps::AddRefreshes(base::MonotonicTime now, std::vector<SchemaTable::Ref>* refs) {
+void SchemaLookUps::AddRefreshes(base::MonotonicTime now, std::vector<Due>* due) {
   for (SchemaTable::Ref ref = 1; ref <= table_.size(); ++ref) {
     Times& times = TimesOf(ref);
     if (now < times.due) {
@@ -146,9 +133,42 @@ void SchemaLookUps::AddRefreshes(base::MonotonicTime now, std::vector<SchemaTabl
       table_.Forget(ref);
       times.due = base::MonotonicTime();
     } else if (entry.state == State::kKnown && !entry.fixed && entry.used) {
-      refs->push_back(ref);
+      due->push_back({LaneOf(ref), times.due, ref});
     }
   }
+}
+
+SchemaLookUps::Lane SchemaLookUps::LaneOf(SchemaTable::Ref ref) const {
+  const SchemaTable::Entry& entry = table_.entry(ref);
+  return Lane{entry.need.source} * 2 + (entry.state == State::kKnown ? 1 : 0);
+}
+
+// First the one of each lane that is due for longest, beginning behind the lane that was served
+// last; then the next ones.
+std::vector<SchemaTable::Ref> SchemaLookUps::InTurns(std::vector<Due> due,
+                                                     base::MonotonicTime now) {
+  std::sort(due.begin(), due.end());
+  std::map<Lane, std::size_t> turns;
+  std::vector<std::tuple<std::size_t, Lane, SchemaTable::Ref>> in_turns;
+  for (const Due& each : due) {
+    const bool unclear = TimesOf(each.ref).unclear > 0;
+    std::size_t& turn = turns[each.lane];
+    if (unclear && (now < unclear_from_ ||
+                    (turn > 0 && !IsPatienceOver(table_.entry(each.ref).need.source)))) {
+      continue;  // it could decide nothing
+    }
+    in_turns.emplace_back(turn++, each.lane - last_lane_ - 1, each.ref);
+  }
+  std::sort(in_turns.begin(), in_turns.end());
+  in_turns.resize(std::min(in_turns.size(), kNeedsMax));
+  std::vector<SchemaTable::Ref> refs;
+  for (const auto& [turn, lane, ref] : in_turns) {
+    refs.push_back(ref);
+    if (TimesOf(ref).unclear > 0) {
+      unclear_from_ = now + kLookEvery;
+    }
+  }
+  return refs;
 }
 
 // A ref may have come to mean another schema.
@@ -169,11 +189,15 @@ void SchemaLookUps::OnAnswers(const SchemaLookUp& look_up, const SchemaAnswers& 
   std::string unclear;  // the first
   for (std::size_t i = 0; i < answers.size(); ++i) {
     const SchemaTable::Ref ref = look_up.needs[i].first;
+    last_lane_ = LaneOf(ref);
     if (absl::IsUnavailable(answers[i].status())) {
       ++statistics_.failures;
+      TimesOf(ref).due = now.mono + kLookEvery;  // behind the others
       trouble_ = std::string(answers[i].status().message());
-      away_ = true;
-      ForgetUnclear();
+      trouble_until_ = now.mono;
+      if (i > 0) {
+        backoff_.Reset();  // it may want fewer requests
+      }
       ask_at_ = now.mono + backoff_.Next();
       return;
     }
@@ -192,10 +216,10 @@ void SchemaLookUps::OnAnswers(const SchemaLookUp& look_up, const SchemaAnswers& 
   if (std::none_of(wanted.begin(), wanted.end(),
                    [this](SchemaTable::Ref ref) { return TimesOf(ref).unclear > 0; })) {
     trouble_.clear();
-  } else if (away_ || trouble_.empty()) {
+  } else if (!unclear.empty() && (trouble_.empty() || now.mono >= trouble_until_)) {
     trouble_ = std::move(unclear);  // and not each time another name that a writer chose
+    trouble_until_ = now.mono + kTroubleKept;
   }
-  away_ = false;
 }
 
 bool SchemaLookUps::Decides(SchemaTable::Ref ref, const absl::Status& answer, base::Now now) {
@@ -213,27 +237,25 @@ bool SchemaLookUps::Decides(SchemaTable::Ref ref, const absl::Status& answer, ba
   }
   times.due = now.mono + kLookEvery;
   ++times.unclear;
-  if (!CountUnclear(entry.need.source, now.mono) || times.unclear < kUnclearAnswers) {
+  CountUnclear(entry.need.source, now.mono);
+  if (!IsPatienceOver(entry.need.source) || times.unclear < kUnclearAnswers) {
     return false;
   }
   times.unclear = 0;
   return true;
 }
 
-bool SchemaLookUps::CountUnclear(std::uint32_t source, base::MonotonicTime now) {
+void SchemaLookUps::CountUnclear(std::uint32_t source, base::MonotonicTime now) {
   Patience& patience = patience_.try_emplace(source, Patience{{}, now}).first->second;
   const auto passed = std::chrono::duration_cast<std::chrono::milliseconds>(now - patience.at);
   patience.used = passed > kUnclearKept ? std::chrono::milliseconds(0)
                                         : patience.used + std::min(passed, kCountedMax);
   patience.at = now;
-  return patience.used >= kUnclearFor;
 }
 
-void SchemaLookUps::ForgetUnclear() {
-  for (Times& times : times_) {
-    times.unclear = 0;
-  }
-  patience_.clear();
+bool SchemaLookUps::IsPatienceOver(std::uint32_t source) const {
+  const auto found = patience_.find(source);
+  return found != patience_.end() && found->second.used >= kUnclearFor;
 }
 
 void SchemaLookUps::Judge(SchemaTable::Ref ref, const absl::StatusOr<envelope::Schema>& answer,
@@ -254,7 +276,10 @@ void SchemaLookUps::Judge(SchemaTable::Ref ref, const absl::StatusOr<envelope::S
 
 void SchemaLookUps::Resume(base::Now now) {
   table_.ForgetRejections();
-  ForgetUnclear();
+  for (Times& times : times_) {
+    times.unclear = 0;
+  }
+  patience_.clear();
   backoff_.Reset();
   ask_at_ = now.mono;
 }

@@ -84,8 +84,8 @@ class SchemaLookUps {
   // An operator may have registered the schema meanwhile.
   static constexpr std::chrono::milliseconds kRejectionKept{30'000};
   // A source's schemas have this time together, so that who names many of them holds up the others
-  // once. It begins again where one of them gets a clear answer after all, where the registry was
-  // away, and kUnclearKept after the last unclear answer.
+  // once. It begins again where one of them gets a clear answer after all, and kUnclearKept after
+  // the last unclear answer.
   static constexpr std::chrono::milliseconds kUnclearFor{60'000};
   static constexpr std::chrono::milliseconds kUnclearKept{600'000};
   // Of each of them, the last answers must be unclear.
@@ -96,6 +96,7 @@ class SchemaLookUps {
   // Between two unclear answers about a source, no more time counts.
   static constexpr std::chrono::milliseconds kCountedMax{2'000};
   static constexpr std::chrono::milliseconds kPause{100};  // while all that waits was unclear
+  static constexpr std::chrono::milliseconds kTroubleKept{60'000};
 
   struct Statistics {
     std::uint64_t look_ups = 0;  // answers, also those that say no
@@ -135,6 +136,17 @@ class SchemaLookUps {
     int unclear = 0;            // so many of the last answers were
   };
 
+  // A source has two: what records wait for, and what is refreshed.
+  using Lane = std::uint64_t;
+
+  struct Due {
+    Lane lane = 0;
+    base::MonotonicTime since;
+    envelope::SchemaTable::Ref ref = 0;
+
+    friend auto operator<=>(const Due&, const Due&) = default;
+  };
+
   // That unclear answers about a source have taken.
   struct Patience {
     std::chrono::milliseconds used{0};
@@ -145,14 +157,17 @@ class SchemaLookUps {
              base::Now now);
   // Or it says nothing about the schema.
   bool Decides(envelope::SchemaTable::Ref ref, const absl::Status& answer, base::Now now);
-  // True: the source's time is over.
-  bool CountUnclear(std::uint32_t source, base::MonotonicTime now);
+  void CountUnclear(std::uint32_t source, base::MonotonicTime now);
   Times& TimesOf(envelope::SchemaTable::Ref ref);
-  void ForgetUnclear();
-  // Those that records wait for and that are due, in this order.
-  std::vector<envelope::SchemaTable::Ref> FindWaiting(base::MonotonicTime now);
+  bool IsPatienceOver(std::uint32_t source) const;
+  Lane LaneOf(envelope::SchemaTable::Ref ref) const;
+  // What records wait for.
+  std::vector<Due> FindWaiting(base::MonotonicTime now);
   // Rejections that are due are forgotten.
-  void AddRefreshes(base::MonotonicTime now, std::vector<envelope::SchemaTable::Ref>* refs);
+  void AddRefreshes(base::MonotonicTime now, std::vector<Due>* due);
+  // No more than kNeedsMax of them; of those that were unclear, none more often than each
+  // kLookEvery.
+  std::vector<envelope::SchemaTable::Ref> InTurns(std::vector<Due> due, base::MonotonicTime now);
 
   const std::chrono::milliseconds refresh_;
   base::Backoff backoff_;
@@ -162,8 +177,10 @@ class SchemaLookUps {
   base::MonotonicTime look_at_;
   base::MonotonicTime ask_at_;
   std::map<std::uint32_t, Patience> patience_;  // by SchemaNeed::source
+  base::MonotonicTime unclear_from_;            // what was unclear is asked for again
+  Lane last_lane_ = 0;                          // whose schema was answered last
   std::string trouble_;
-  bool away_ = false;  // so it says
+  base::MonotonicTime trouble_until_;  // another reason may take its place
   Statistics statistics_;
 };
 
