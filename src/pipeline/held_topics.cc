@@ -64,7 +64,7 @@ bool HeldTopics::OnRejected(std::string_view topic, const Failure& failure,
     return true;
   }
   trouble.decided = false;
-  const base::MonotonicTime decided_at = now + left;
+  const base::MonotonicTime decided_at = now + std::min(left, unknown_wait_);
   trouble.try_at =
       held_.size() > kMany ? decided_at : std::min(TryAgainAt(trouble.since, now), decided_at);
   timers_.emplace(trouble.try_at, found->first);

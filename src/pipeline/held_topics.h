@@ -45,7 +45,7 @@ class HeldTopics {
   static constexpr std::chrono::milliseconds kTryAgainMax{30'000};
   // What was said of a topic is not believed to hold any more.
   static constexpr std::chrono::milliseconds kForgottenAfter{600'000};
-  // When more topics are held, each is asked about at the beginning and at the end only.
+  // When more topics are held, each is asked about when its answer may count, and not before.
   static constexpr std::size_t kMany = 100;
   static constexpr std::size_t kAnswersMax = 1'000;
 

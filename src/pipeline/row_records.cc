@@ -212,9 +212,7 @@ void SchemaLookUps::OnAnswers(const SchemaLookUp& look_up, const SchemaAnswers& 
   }
   backoff_.Reset();
   ask_at_ = now.mono;
-  const std::set<SchemaTable::Ref>& wanted = table_.wanted();
-  if (std::none_of(wanted.begin(), wanted.end(),
-                   [this](SchemaTable::Ref ref) { return TimesOf(ref).unclear > 0; })) {
+  if (!AnyUnclear(std::nullopt)) {
     trouble_.clear();
   } else if (!unclear.empty() && (trouble_.empty() || now.mono >= trouble_until_)) {
     trouble_ = std::move(unclear);  // and not each time another name that a writer chose
@@ -226,7 +224,7 @@ bool SchemaLookUps::Decides(SchemaTable::Ref ref, const absl::Status& answer, ba
   Times& times = TimesOf(ref);
   const SchemaTable::Entry& entry = table_.entry(ref);
   if (!absl::IsAborted(answer)) {
-    if (std::exchange(times.unclear, 0) > 0) {
+    if (std::exchange(times.unclear, 0) > 0 && !AnyUnclear(entry.need.source)) {
       patience_.erase(entry.need.source);  // such answers pass here
     }
     return true;
@@ -251,6 +249,13 @@ void SchemaLookUps::CountUnclear(std::uint32_t source, base::MonotonicTime now) 
   patience.used = passed > kUnclearKept ? std::chrono::milliseconds(0)
                                         : patience.used + std::min(passed, kCountedMax);
   patience.at = now;
+}
+
+bool SchemaLookUps::AnyUnclear(std::optional<std::uint32_t> source) {
+  const std::set<SchemaTable::Ref>& wanted = table_.wanted();
+  return std::any_of(wanted.begin(), wanted.end(), [&](SchemaTable::Ref ref) {
+    return TimesOf(ref).unclear > 0 && (!source || table_.entry(ref).need.source == *source);
+  });
 }
 
 bool SchemaLookUps::IsPatienceOver(std::uint32_t source) const {

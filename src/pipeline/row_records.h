@@ -84,8 +84,8 @@ class SchemaLookUps {
   // An operator may have registered the schema meanwhile.
   static constexpr std::chrono::milliseconds kRejectionKept{30'000};
   // A source's schemas have this time together, so that who names many of them holds up the others
-  // once. It begins again where one of them gets a clear answer after all, and kUnclearKept after
-  // the last unclear answer.
+  // once. It begins again when the last of them gets a clear answer, and kUnclearKept after an
+  // unclear one.
   static constexpr std::chrono::milliseconds kUnclearFor{60'000};
   static constexpr std::chrono::milliseconds kUnclearKept{600'000};
   // Of each of them, the last answers must be unclear.
@@ -159,6 +159,8 @@ class SchemaLookUps {
   bool Decides(envelope::SchemaTable::Ref ref, const absl::Status& answer, base::Now now);
   void CountUnclear(std::uint32_t source, base::MonotonicTime now);
   Times& TimesOf(envelope::SchemaTable::Ref ref);
+  // That records wait for; of one source, or of all.
+  bool AnyUnclear(std::optional<std::uint32_t> source);
   bool IsPatienceOver(std::uint32_t source) const;
   Lane LaneOf(envelope::SchemaTable::Ref ref) const;
   // What records wait for.

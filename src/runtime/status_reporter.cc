@@ -246,15 +246,19 @@ void StatusReporter::ReportDecisions(pipeline::Pipeline* pipeline, base::Now now
   }
 }
 
-StatusReporter::WaitNews StatusReporter::Look(std::optional<delivery::Sequence> what, base::Now now,
+StatusReporter::WaitNews StatusReporter::Look(std::optional<delivery::Sequence> what,
+                                              envelope::SchemaTable::Ref schema,
+                                              const pipeline::SchemaLookUps& schemas, base::Now now,
                                               Wait* wait) const {
   if (!what || what != wait->what) {
     const bool resumed = wait->reported;
     *wait = Wait{what, now.mono};
     return resumed ? WaitNews::kResumed : WaitNews::kNone;
   }
-  // The registry's trouble has been logged already.
-  if (wait->reported || !schema_trouble_.empty() || now.mono < wait->since + kStalledAfter) {
+  // That it waits for the registry has been logged already.
+  const bool logged = !schema_trouble_.empty() && schema != 0 &&
+                      schemas.table().entry(schema).state == envelope::SchemaTable::State::kUnknown;
+  if (wait->reported || logged || now.mono < wait->since + kStalledAfter) {
     return WaitNews::kNone;
   }
   wait->reported = true;
@@ -264,8 +268,9 @@ StatusReporter::WaitNews StatusReporter::Look(std::optional<delivery::Sequence> 
 void StatusReporter::WatchDelivery(const pipeline::Pipeline& pipeline, base::Now now) {
   const delivery::Tracker& tracker = pipeline.tracker();
   const base::MonotonicTime since = oldest_.since;
-  const WaitNews news = Look(
-      tracker.empty() ? std::nullopt : std::optional(tracker.oldest_unsettled()), now, &oldest_);
+  const auto oldest = tracker.empty() ? std::nullopt : std::optional(tracker.oldest_unsettled());
+  const WaitNews news = Look(oldest, oldest ? tracker.entry(*oldest).record.schema : 0,
+                             pipeline.schemas(), now, &oldest_);
   // A halt gives up what is in flight, which resumes nothing.
   if (news == WaitNews::kResumed && pipeline.state() != State::kHalted) {
     LogRecovery(LogEvent::kDeliveryResumed, "Kafka acknowledges events again", since, gathered_,
@@ -291,7 +296,7 @@ void StatusReporter::WatchRelease(const pipeline::Pipeline& pipeline, base::Now 
   const pipeline::DeadLetters& dead_letters = pipeline.dead_letters();
   const WaitNews news = Look(
       dead_letters.record().topic.empty() ? std::nullopt : std::optional(dead_letters.sequence()),
-      now, &released_);
+      dead_letters.record().schema, pipeline.schemas(), now, &released_);
   if (news == WaitNews::kStalled) {
     observe::Log(Severity::kWarning, LogEvent::kDeliveryStalled,
                  absl::StrFormat("a dead letter that is sent again, for topic %s, has waited %d s "

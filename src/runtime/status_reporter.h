@@ -59,7 +59,9 @@ class StatusReporter {
 
   enum class WaitNews { kNone, kStalled, kResumed };
 
-  WaitNews Look(std::optional<delivery::Sequence> what, base::Now now, Wait* wait) const;
+  // `schema`: of what waits.
+  WaitNews Look(std::optional<delivery::Sequence> what, envelope::SchemaTable::Ref schema,
+                const pipeline::SchemaLookUps& schemas, base::Now now, Wait* wait) const;
 
   static Gathered LookAt(const pipeline::Pipeline& pipeline);
   void NoteState(base::State state, base::Now now);

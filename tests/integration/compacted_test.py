@@ -111,6 +111,20 @@ def test_deleted_key_whose_row_was_ahead_is_not_brought_back(two):
     assert rejected.returncode == 78 and "younger than their records" in rejected.stderr, rejected
 
 
+# Nothing is left that shows it.
+def test_deleted_key_whose_row_was_ahead_of_all_that_is_left_is_not_brought_back(two):
+    p, topic = two, f"outbox.event.{two.name}"
+    p.execute("""INSERT INTO a (aggregatetype, aggregateid, type, payload, created_at, happened)
+                 VALUES (%s, 'k', 'T', 'old', now() + interval '90 min', now() + interval '90 min')""", p.name)
+    p.wait_confirmed()
+    delivered(p, "b", None)
+    p.kafka.clean(topic)
+    p.execute("DELETE FROM b")
+    rejected = p.walpost.verb("replay", "--missing", "--in-place", check=False)
+    assert rejected.returncode == 78 and "no event of the topic shows" in rejected.stderr, rejected
+    assert "old" not in values(p, topic)
+
+
 # Nothing has been removed there, so what is not there was never sent.
 def test_compacted_topic_from_which_nothing_has_gone_is_filled(two):
     p, topic = two, f"outbox.event.{two.name}"

@@ -71,8 +71,8 @@ BUGS = [
      "  if (BUG(failure_ignored)) return;\n"
      "  if ((phase_ == Phase::kPipelined && !BUG(innocent_blamed)) || failure.kind == FailureKind::kSessionEnded) {"),
     ("pipeline/held_topics.cc",
-     "failure.kind == FailureKind::kTopicInvalid || trouble.same_for >= unknown_wait_;",
-     "BUG(unknown_topic_believed_at_once) || failure.kind == FailureKind::kTopicInvalid || trouble.same_for >= unknown_wait_;"),
+     "const bool decided = failure.kind == FailureKind::kTopicInvalid || left.count() == 0;",
+     "const bool decided = BUG(unknown_topic_believed_at_once) || failure.kind == FailureKind::kTopicInvalid || left.count() == 0;"),
     ("pipeline/held_topics.cc",
      "      now < trouble.answered_at + kAnswerKept) {",
      "      (BUG(topic_never_asked_again) || now < trouble.answered_at + kAnswerKept)) {"),

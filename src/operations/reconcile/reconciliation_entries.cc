@@ -282,9 +282,10 @@ absl::Status Reconciliation::CheckCompacted(std::size_t bucket, const OnReconcil
     const auto found = keys.find(key);
     if (found == keys.end()) {
       const ReconciledTopic& topic = topics_[row.topic];
+      const std::optional<std::int64_t>& ahead_ms = topic.clocks.ahead_ms();
       reconciled.deletion_unproven =
           topic.gaps.tombstone_retention &&
-          row.at_ms - topic.clocks.ahead_ms().value_or(0) < topic.deletions_since_ms;
+          (!ahead_ms || row.at_ms - *ahead_ms < topic.deletions_since_ms);
     } else {
       const auto& [newest, has_others] = found->second;
       reconciled.superseded = row.has_order && newest && row.order < *newest;

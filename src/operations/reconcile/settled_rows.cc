@@ -123,7 +123,7 @@ namespace {
 std::string Doubt(const Reconciled& reconciled, const ReconciledTopic& reconciled_topic) {
   const std::string id = base::Printable(reconciled.row.id);
   const std::string& topic = reconciled_topic.name;
-  const std::string& ahead_id = reconciled_topic.clocks.id();
+  const ClockComparison& clocks = reconciled_topic.clocks;
   if (reconciled.id_unproven) {
     return absl::StrFormat(
         "it is not known of row %s whether topic '%s' has it: a record or dead letter with its id "
@@ -145,11 +145,15 @@ std::string Doubt(const Reconciled& reconciled, const ReconciledTopic& reconcile
       "--send-unproven sends such rows, and a key that was deleted is back unless its deletion is "
       "one of them",
       topic, id,
-      ahead_id.empty() ? ""
-                       : absl::StrFormat(", or may be: rows seem up to %d s younger than their "
-                                         "records, as event %s does",
-                                         (reconciled_topic.clocks.allowed_ms() + 999) / 1'000,
-                                         base::Printable(ahead_id, base::kShownBytesMax)));
+      !clocks.ahead_ms()
+          ? ", or may be: no event of the topic shows how far times of rows are ahead"
+      : clocks.id().empty()
+          ? ""
+          : absl::StrFormat(
+                ", or may be: rows seem up to %d s younger than their records, as event "
+                "%s does",
+                (*clocks.ahead_ms() + 999) / 1'000,
+                base::Printable(clocks.id(), base::kShownBytesMax)));
 }
 
 }  // namespace

@@ -324,6 +324,14 @@ TEST_F(LastingRejectionsTest, AnswerOfOnlySomeBrokersMustLastSixTimesAsLong) {
   EXPECT_EQ(rejections_.Count("orders", silent, 6 * kWait, now_ += 3 * kWait), milliseconds(0));
 }
 
+TEST_F(LastingRejectionsTest, TimeInWhichABrokerWasSilentDoesNotCountForAnswersOfAll) {
+  const Rejection silent{.kind = FailureKind::kPartitionUnknown, .silent = true};
+  const Rejection clear{.kind = FailureKind::kPartitionUnknown};
+  EXPECT_EQ(rejections_.Count("orders", clear, kWait, now_), kWait);
+  rejections_.Count("orders", silent, kWait, now_ += kWait / 2);
+  EXPECT_EQ(rejections_.Count("orders", clear, kWait, now_ += kWait / 2), kWait / 2);
+}
+
 // A silent broker made them doubtful for a moment. Nobody waits for that time any more.
 TEST_F(LastingRejectionsTest, TimeThatNobodyWaitsForKeepsNoPlace) {
   const Rejection doubtful{.kind = FailureKind::kPartitionUnknown, .silent = true};

@@ -111,9 +111,13 @@ TEST_F(HeldTopicsTest, ManyTopicsWaitThenEachIsTriedAtTheEndHoweverLongTheWait) 
       }
       EXPECT_FALSE(topics.OnRejected("orders", failure, now_));
       topics.Hold("orders", 1'000);
-      EXPECT_EQ(topics.NextDeadline(), now_ + (silent ? 6 : 1) * wait);
-      now_ += (silent ? 6 : 1) * wait;
-      EXPECT_TRUE(topics.OnRejected("orders", failure, now_));
+      for (int times = silent ? 6 : 1; times > 0; --times) {
+        EXPECT_EQ(topics.NextDeadline(), now_ + wait);
+        now_ += wait;
+        topics.Due(now_);
+        topics.Wait("orders");
+        EXPECT_EQ(topics.OnRejected("orders", failure, now_), times == 1);
+      }
     }
   }
 }
