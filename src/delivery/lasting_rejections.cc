@@ -52,13 +52,14 @@ milliseconds LastingRejections::Count(std::string_view topic, const Rejection& r
     time = {rejection.limit, rejection.need, milliseconds(0), now};
   }
   const int slower = rejection.silent ? kSilentTimes : 1;
-  if (const auto clear = found->entries.find({rejection.kind, /*doubtful=*/false});
-      rejection.silent && clear != found->entries.end() && clear->second.time) {
-    clear->second.time->counted_to = now;  // not all have answered in this time
+  if (rejection.silent) {
+    found->silent_at = now;
   }
-  time->passed +=
-      std::min(std::chrono::duration_cast<milliseconds>(now - time->counted_to), counted_max) /
-      slower;
+  if (rejection.silent || found->silent_at <= time->counted_to) {  // else not all had answered
+    time->passed +=
+        std::min(std::chrono::duration_cast<milliseconds>(now - time->counted_to), counted_max) /
+        slower;
+  }
   time->counted_to = now;
   const milliseconds wait = sooner ? WaitAgain(*entry.lasted, now) : wait_;
   if (time->passed < wait) {

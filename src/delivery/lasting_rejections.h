@@ -114,6 +114,7 @@ class LastingRejections {
   struct Topic {
     std::map<Key, Entry> entries;
     base::MonotonicTime counted_at;  // the last rejection
+    base::MonotonicTime silent_at;   // the last one while not all brokers answered
   };
 
   // How long the next one must last that need not last for the whole time.

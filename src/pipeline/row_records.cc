@@ -196,11 +196,13 @@ void SchemaLookUps::OnAnswers(const SchemaLookUp& look_up, const SchemaAnswers& 
       trouble_ = std::string(answers[i].status().message());
       trouble_until_ = now.mono;
       if (i > 0) {
-        backoff_.Reset();  // it may want fewer requests
+        backoff_.Reset();
       }
+      away_since_ = away_since_.value_or(now.mono);
       ask_at_ = now.mono + backoff_.Next();
       return;
     }
+    OnAnswered(now.mono);
     if (Decides(ref, answers[i].status(), now)) {
       Judge(ref, answers[i], now);
       continue;
@@ -234,8 +236,8 @@ bool SchemaLookUps::Decides(SchemaTable::Ref ref, const absl::Status& answer, ba
     return false;
   }
   times.due = now.mono + kLookEvery;
-  ++times.unclear;
   CountUnclear(entry.need.source, now.mono);
+  ++times.unclear;
   if (!IsPatienceOver(entry.need.source) || times.unclear < kUnclearAnswers) {
     return false;
   }
@@ -243,12 +245,30 @@ bool SchemaLookUps::Decides(SchemaTable::Ref ref, const absl::Status& answer, ba
   return true;
 }
 
+// Also by a registry that then wants fewer requests.
+void SchemaLookUps::OnAnswered(base::MonotonicTime now) {
+  answered_for_ +=
+      std::min(std::chrono::duration_cast<std::chrono::milliseconds>(now - answered_at_),
+               away_since_ ? std::chrono::milliseconds(0) : kCountedMax);
+  answered_at_ = now;
+  if (away_since_ && now - *away_since_ >= kAwayMin) {
+    ForgetUnclear();
+  }
+  away_since_.reset();
+}
+
+void SchemaLookUps::ForgetUnclear() {
+  for (Times& times : times_) {
+    times.unclear = 0;
+  }
+}
+
 void SchemaLookUps::CountUnclear(std::uint32_t source, base::MonotonicTime now) {
-  Patience& patience = patience_.try_emplace(source, Patience{{}, now}).first->second;
-  const auto passed = std::chrono::duration_cast<std::chrono::milliseconds>(now - patience.at);
-  patience.used = passed > kUnclearKept ? std::chrono::milliseconds(0)
-                                        : patience.used + std::min(passed, kCountedMax);
-  patience.at = now;
+  const auto [found, added] = patience_.try_emplace(source, Patience{answered_for_, now});
+  if (now - found->second.at > kUnclearKept && !AnyUnclear(source)) {
+    found->second.began = answered_for_;
+  }
+  found->second.at = now;
 }
 
 bool SchemaLookUps::AnyUnclear(std::optional<std::uint32_t> source) {
@@ -260,7 +280,7 @@ bool SchemaLookUps::AnyUnclear(std::optional<std::uint32_t> source) {
 
 bool SchemaLookUps::IsPatienceOver(std::uint32_t source) const {
   const auto found = patience_.find(source);
-  return found != patience_.end() && found->second.used >= kUnclearFor;
+  return found != patience_.end() && answered_for_ - found->second.began >= kUnclearFor;
 }
 
 void SchemaLookUps::Judge(SchemaTable::Ref ref, const absl::StatusOr<envelope::Schema>& answer,
@@ -281,9 +301,7 @@ void SchemaLookUps::Judge(SchemaTable::Ref ref, const absl::StatusOr<envelope::S
 
 void SchemaLookUps::Resume(base::Now now) {
   table_.ForgetRejections();
-  for (Times& times : times_) {
-    times.unclear = 0;
-  }
+  ForgetUnclear();
   patience_.clear();
   backoff_.Reset();
   ask_at_ = now.mono;

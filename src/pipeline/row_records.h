@@ -84,17 +84,18 @@ class SchemaLookUps {
   // An operator may have registered the schema meanwhile.
   static constexpr std::chrono::milliseconds kRejectionKept{30'000};
   // A source's schemas have this time together, so that who names many of them holds up the others
-  // once. It begins again when the last of them gets a clear answer, and kUnclearKept after an
-  // unclear one.
+  // once. It is time in which the registry answers, since the first unclear answer. It begins again
+  // when the last of them gets a clear answer, and kUnclearKept after an unclear one.
   static constexpr std::chrono::milliseconds kUnclearFor{60'000};
   static constexpr std::chrono::milliseconds kUnclearKept{600'000};
-  // Of each of them, the last answers must be unclear.
+  // Of each of them, the last answers must be unclear, and the registry not away between them.
   static constexpr int kUnclearAnswers = 3;
+  static constexpr std::chrono::milliseconds kAwayMin{5'000};
   static constexpr std::size_t kNeedsMax = 16;
   // For what is due, and again for what was unclear.
   static constexpr std::chrono::milliseconds kLookEvery{1'000};
-  // Between two unclear answers about a source, no more time counts.
-  static constexpr std::chrono::milliseconds kCountedMax{2'000};
+  // Between two answers, no more time counts.
+  static constexpr std::chrono::milliseconds kCountedMax{10'000};
   static constexpr std::chrono::milliseconds kPause{100};  // while all that waits was unclear
   static constexpr std::chrono::milliseconds kTroubleKept{60'000};
 
@@ -147,16 +148,17 @@ class SchemaLookUps {
     friend auto operator<=>(const Due&, const Due&) = default;
   };
 
-  // That unclear answers about a source have taken.
   struct Patience {
-    std::chrono::milliseconds used{0};
-    base::MonotonicTime at;  // the last of them
+    std::chrono::milliseconds began{0};  // by answered_for_
+    base::MonotonicTime at;              // the last unclear answer
   };
 
   void Judge(envelope::SchemaTable::Ref ref, const absl::StatusOr<envelope::Schema>& answer,
              base::Now now);
   // Or it says nothing about the schema.
   bool Decides(envelope::SchemaTable::Ref ref, const absl::Status& answer, base::Now now);
+  void ForgetUnclear();
+  void OnAnswered(base::MonotonicTime now);
   void CountUnclear(std::uint32_t source, base::MonotonicTime now);
   Times& TimesOf(envelope::SchemaTable::Ref ref);
   // That records wait for; of one source, or of all.
@@ -179,8 +181,11 @@ class SchemaLookUps {
   base::MonotonicTime look_at_;
   base::MonotonicTime ask_at_;
   std::map<std::uint32_t, Patience> patience_;  // by SchemaNeed::source
-  base::MonotonicTime unclear_from_;            // what was unclear is asked for again
-  Lane last_lane_ = 0;                          // whose schema was answered last
+  std::chrono::milliseconds answered_for_{0};
+  base::MonotonicTime answered_at_;
+  std::optional<base::MonotonicTime> away_since_;  // without an answer
+  base::MonotonicTime unclear_from_;               // what was unclear is asked for again
+  Lane last_lane_ = 0;                             // whose schema was answered last
   std::string trouble_;
   base::MonotonicTime trouble_until_;  // another reason may take its place
   Statistics statistics_;

@@ -256,8 +256,7 @@ StatusReporter::WaitNews StatusReporter::Look(std::optional<delivery::Sequence> 
     return resumed ? WaitNews::kResumed : WaitNews::kNone;
   }
   // That it waits for the registry has been logged already.
-  const bool logged = !schema_trouble_.empty() && schema != 0 &&
-                      schemas.table().entry(schema).state == envelope::SchemaTable::State::kUnknown;
+  const bool logged = !schema_trouble_.empty() && schemas.table().wanted().contains(schema);
   if (wait->reported || logged || now.mono < wait->since + kStalledAfter) {
     return WaitNews::kNone;
   }

@@ -217,6 +217,7 @@ absl::Status Reconciliation::Scan(std::uint32_t topic, const PipelineSettings& p
         std::chrono::duration_cast<std::chrono::milliseconds>(WallNow().time_since_epoch());
     reconciled.deletions_since_ms =
         (now - *gaps->tombstone_retention).count() + ClockComparison::kUnknownMs;
+    reconciled.deletions_until_ms = now.count() + ClockComparison::kUnknownMs;
   }
   return absl::OkStatus();
 }

@@ -114,7 +114,10 @@ struct ReconciledTopic {
   // At positions that this server's log has not come to: it was set back.
   std::uint64_t beyond_log = 0;
   std::int64_t oldest_row_ms = INT64_MAX;  // by PostgreSQL's clock
-  std::int64_t deletions_since_ms = 0;     // what deleted a key before may have gone
+  // What deleted a key before may have gone, with an hour for clocks that differ; up to when a time
+  // of a row is not ahead of all clocks.
+  std::int64_t deletions_since_ms = 0;
+  std::int64_t deletions_until_ms = 0;
   kafka::TopicGaps gaps;
   ClockComparison clocks;
 };

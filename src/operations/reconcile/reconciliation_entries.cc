@@ -285,7 +285,8 @@ absl::Status Reconciliation::CheckCompacted(std::size_t bucket, const OnReconcil
       const std::optional<std::int64_t>& ahead_ms = topic.clocks.ahead_ms();
       reconciled.deletion_unproven =
           topic.gaps.tombstone_retention &&
-          (!ahead_ms || row.at_ms - *ahead_ms < topic.deletions_since_ms);
+          (!ahead_ms || row.at_ms - *ahead_ms < topic.deletions_since_ms ||
+           row.at_ms > topic.deletions_until_ms);
     } else {
       const auto& [newest, has_others] = found->second;
       reconciled.superseded = row.has_order && newest && row.order < *newest;

@@ -120,10 +120,26 @@ std::string SettledRows::UnprovenText() const {
 
 namespace {
 
+// Why a row may be older than it seems.
+std::string AgeDoubt(const Reconciled& reconciled, const ReconciledTopic& topic) {
+  const ClockComparison& clocks = topic.clocks;
+  if (reconciled.row.at_ms > topic.deletions_until_ms) {
+    return ", or may be: its time is ahead of the clock";
+  }
+  if (!clocks.ahead_ms()) {
+    return ", or may be: no event of the topic shows how far times of rows are ahead";
+  }
+  return clocks.id().empty()
+             ? ""
+             : absl::StrFormat(
+                   ", or may be: rows seem up to %d s younger than their records, as event %s does",
+                   (*clocks.ahead_ms() + 999) / 1'000,
+                   base::Printable(clocks.id(), base::kShownBytesMax));
+}
+
 std::string Doubt(const Reconciled& reconciled, const ReconciledTopic& reconciled_topic) {
   const std::string id = base::Printable(reconciled.row.id);
   const std::string& topic = reconciled_topic.name;
-  const ClockComparison& clocks = reconciled_topic.clocks;
   if (reconciled.id_unproven) {
     return absl::StrFormat(
         "it is not known of row %s whether topic '%s' has it: a record or dead letter with its id "
@@ -144,16 +160,7 @@ std::string Doubt(const Reconciled& reconciled, const ReconciledTopic& reconcile
       "delete.retention.ms keeps%s, so it is not known whether the key was deleted behind it; "
       "--send-unproven sends such rows, and a key that was deleted is back unless its deletion is "
       "one of them",
-      topic, id,
-      !clocks.ahead_ms()
-          ? ", or may be: no event of the topic shows how far times of rows are ahead"
-      : clocks.id().empty()
-          ? ""
-          : absl::StrFormat(
-                ", or may be: rows seem up to %d s younger than their records, as event "
-                "%s does",
-                (*clocks.ahead_ms() + 999) / 1'000,
-                base::Printable(clocks.id(), base::kShownBytesMax)));
+      topic, id, AgeDoubt(reconciled, reconciled_topic));
 }
 
 }  // namespace

@@ -218,6 +218,38 @@ TEST_F(SchemaLookUpsTest, MinuteBeginsAgainAfterALongTime) {
   EXPECT_GE(AwaitRejection("next", SchemaLookUps::kLookEvery), SchemaLookUps::kUnclearFor);
 }
 
+TEST_F(SchemaLookUpsTest, SlowAnswersTakeNoEndlessTime) {
+  constexpr int kSources = 40;
+  constexpr milliseconds kAnswer{20'000};
+  for (int i = 0; i < kSources; ++i) {
+    Need("bad" + std::to_string(i), static_cast<std::uint32_t>(i));
+  }
+  const auto any_waits = [this] { return !look_ups_.table()->wanted().empty(); };
+  const base::MonotonicTime since = now_.mono;
+  while (any_waits() && now_.mono - since < std::chrono::hours(24)) {
+    Answer(/*most=*/1);
+    Advance(kAnswer);
+  }
+  EXPECT_LT(now_.mono - since, (SchemaLookUps::kUnclearAnswers + 1) * kSources * kAnswer);
+}
+
+TEST_F(SchemaLookUpsTest, UnclearAnswersWithAnOutageBetweenThemDecideNothing) {
+  Need("bad");
+  AwaitRejection("bad", SchemaLookUps::kLookEvery);
+  Need("good");
+  for (int i = 0; i < 2 * SchemaLookUps::kUnclearAnswers; ++i) {
+    answer_["good"] = Unclear();
+    EXPECT_THAT(Answer(), ElementsAre("good"));
+    answer_["good"] = absl::UnavailableError("away");
+    for (int second = 0; second < 8; ++second) {
+      Advance(SchemaLookUps::kLookEvery);
+      Answer();
+    }
+    Advance(SchemaLookUps::kLookEvery);
+  }
+  EXPECT_FALSE(Rejected("good"));
+}
+
 // As of a registry that limits requests: who writes events could use them up.
 TEST_F(SchemaLookUpsTest, MinuteGoesOnAfterAnswersThatFail) {
   Need("bad");
