@@ -105,6 +105,7 @@ std::optional<SchemaLookUp> SchemaLookUps::Take(base::Now now) {
     return std::nullopt;
   }
   asking_ = true;
+  asked_at_ = now.mono;
   return look_up;
 }
 
@@ -112,8 +113,8 @@ std::vector<SchemaLookUps::Due> SchemaLookUps::FindWaiting(base::MonotonicTime n
   std::vector<Due> due;
   for (const SchemaTable::Ref ref : table_.wanted()) {
     Times& times = TimesOf(ref);
-    if (times.unclear == 0 && (times.due > now || times.due == base::MonotonicTime())) {
-      times.due = now;  // it is new, or its rejection was forgotten
+    if (std::exchange(times.rejected, false) || times.due == base::MonotonicTime()) {
+      times.due = now;  // its rejection was forgotten, or it is new
     }
     if (now >= times.due) {
       due.push_back({LaneOf(ref), times.due, ref});
@@ -131,7 +132,6 @@ void SchemaLookUps::AddRefreshes(base::MonotonicTime now, std::vector<Due>* due)
     const SchemaTable::Entry& entry = table_.entry(ref);
     if (entry.state == State::kRejected) {
       table_.Forget(ref);
-      times.due = base::MonotonicTime();
     } else if (entry.state == State::kKnown && !entry.fixed && entry.used) {
       due->push_back({LaneOf(ref), times.due, ref});
     }
@@ -164,9 +164,6 @@ std::vector<SchemaTable::Ref> SchemaLookUps::InTurns(std::vector<Due> due,
   std::vector<SchemaTable::Ref> refs;
   for (const auto& [turn, lane, ref] : in_turns) {
     refs.push_back(ref);
-    if (TimesOf(ref).unclear > 0) {
-      unclear_from_ = now + kLookEvery;
-    }
   }
   return refs;
 }
@@ -186,23 +183,30 @@ void SchemaLookUps::OnAnswers(const SchemaLookUp& look_up, const SchemaAnswers& 
                               base::Now now) {
   CHECK(asking_ && !answers.empty() && answers.size() <= look_up.needs.size());
   asking_ = false;
-  std::string unclear;  // the first
+  bool answered = false;  // by the registry
+  std::string unclear;    // the first
   for (std::size_t i = 0; i < answers.size(); ++i) {
     const SchemaTable::Ref ref = look_up.needs[i].first;
     last_lane_ = LaneOf(ref);
     if (absl::IsUnavailable(answers[i].status())) {
       ++statistics_.failures;
-      TimesOf(ref).due = now.mono + kLookEvery;  // behind the others
       trouble_ = std::string(answers[i].status().message());
       trouble_until_ = now.mono;
-      if (i > 0) {
+      if (answered) {
         backoff_.Reset();
       }
-      away_since_ = away_since_.value_or(now.mono);
+      away_since_ = away_since_.value_or(asked_at_);  // the question may have taken long
       ask_at_ = now.mono + backoff_.Next();
+      TimesOf(ref).due = ask_at_;  // behind the others
       return;
     }
-    OnAnswered(now.mono);
+    if (!absl::IsOutOfRange(answers[i].status())) {
+      answered = true;
+      OnAnswered(now.mono);
+    }
+    if (TimesOf(ref).unclear > 0) {
+      unclear_from_ = asked_at_ + kLookEvery;
+    }
     if (Decides(ref, answers[i].status(), now)) {
       Judge(ref, answers[i], now);
       continue;
@@ -212,8 +216,11 @@ void SchemaLookUps::OnAnswers(const SchemaLookUp& look_up, const SchemaAnswers& 
       unclear = std::string(answers[i].status().message());
     }
   }
-  backoff_.Reset();
   ask_at_ = now.mono;
+  if (!answered) {
+    return;
+  }
+  backoff_.Reset();
   if (!AnyUnclear(std::nullopt)) {
     trouble_.clear();
   } else if (!unclear.empty() && (trouble_.empty() || now.mono >= trouble_until_)) {
@@ -245,11 +252,11 @@ bool SchemaLookUps::Decides(SchemaTable::Ref ref, const absl::Status& answer, ba
   return true;
 }
 
-// Also by a registry that then wants fewer requests.
+// Time counts up to the first question that failed.
 void SchemaLookUps::OnAnswered(base::MonotonicTime now) {
-  answered_for_ +=
-      std::min(std::chrono::duration_cast<std::chrono::milliseconds>(now - answered_at_),
-               away_since_ ? std::chrono::milliseconds(0) : kCountedMax);
+  const auto passed = std::chrono::duration_cast<std::chrono::milliseconds>(
+      away_since_.value_or(now) - answered_at_);
+  answered_for_ += std::clamp(passed, std::chrono::milliseconds(0), kCountedMax);
   answered_at_ = now;
   if (away_since_ && now - *away_since_ >= kAwayMin) {
     ForgetUnclear();
@@ -290,13 +297,14 @@ void SchemaLookUps::Judge(SchemaTable::Ref ref, const absl::StatusOr<envelope::S
       answer.ok() ? envelope::FrameOf(table_.entry(ref).need, *answer) : answer.status();
   if (frame.ok()) {
     table_.Learn(ref, *frame, answer->fixed);
-    times_[ref - 1].due = now.mono + refresh_;
+    TimesOf(ref).due = now.mono + refresh_;
     return;
   }
   ++statistics_.rejections;
   const bool known = table_.entry(ref).state == State::kKnown;
   table_.Reject(ref, std::string(frame.status().message()), absl::IsAborted(answer.status()));
-  times_[ref - 1].due = now.mono + (known ? refresh_ : kRejectionKept);
+  TimesOf(ref).due = now.mono + (known ? refresh_ : kRejectionKept);
+  TimesOf(ref).rejected = !known;
 }
 
 void SchemaLookUps::Resume(base::Now now) {

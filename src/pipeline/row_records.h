@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <optional>
 #include <string>
@@ -77,7 +78,7 @@ using SchemaAnswers = std::vector<absl::StatusOr<envelope::Schema>>;
 //   a name that a writer chose must not stop the line without end.
 // Thread: loop thread.
 // Errors: in an answer: kUnavailable = try again; kAborted = it answers, but not about this one;
-//   any other = what was decided.
+//   kOutOfRange = rejected, and it was not asked; any other = what was decided.
 // Source: docs/schema-registry.md.
 class SchemaLookUps {
  public:
@@ -135,6 +136,7 @@ class SchemaLookUps {
     std::uint64_t made_in = 0;  // of the entry that it is about
     base::MonotonicTime due;    // it is asked for again, a rejection when it is needed
     int unclear = 0;            // so many of the last answers were
+    bool rejected = false;
   };
 
   // A source has two: what records wait for, and what is refreshed.
@@ -176,8 +178,9 @@ class SchemaLookUps {
   const std::chrono::milliseconds refresh_;
   base::Backoff backoff_;
   envelope::SchemaTable table_;
-  std::vector<Times> times_;  // of each entry that was answered; by ref - 1
+  std::deque<Times> times_;  // by ref - 1; a deque, so that references to them last
   bool asking_ = false;
+  base::MonotonicTime asked_at_;  // the look-up that is under way
   base::MonotonicTime look_at_;
   base::MonotonicTime ask_at_;
   std::map<std::uint32_t, Patience> patience_;  // by SchemaNeed::source

@@ -92,8 +92,16 @@ absl::StatusOr<const Descriptor*> Resolver::Describe(const SchemaNeed& need) con
   return nullptr;
 }
 
+absl::Status Resolver::Check(const SchemaNeed& need) const {
+  absl::Status checked = CheckSubject(need.subject);
+  if (checked.ok()) {
+    checked = Describe(need).status();
+  }
+  return checked.ok() ? checked : absl::OutOfRangeError(checked.message());
+}
+
 absl::StatusOr<Schema> Resolver::Resolve(const SchemaNeed& need) {
-  RETURN_IF_ERROR(CheckSubject(need.subject));
+  RETURN_IF_ERROR(Check(need));
   absl::StatusOr<Schema> schema = Find(need);
   if (absl::IsUnavailable(schema.status()) && client_.Reach().ok()) {
     return absl::AbortedError(

@@ -4,7 +4,8 @@
 //   are given, only the very same declarations will do; without them, the registry is believed.
 // Thread: one owner; blocking.
 // Errors: kUnavailable = nothing is known, try again. kAborted = the registry answers, but not
-//   about this subject. Any other code is about the schema, in words for an operator.
+//   about this subject. kOutOfRange = rejected here: the registry was not asked. Any other code is
+//   about the schema, in words for an operator.
 // Source: docs/schema-registry.md.
 #pragma once
 
@@ -57,6 +58,7 @@ class Resolver {
 
   absl::StatusOr<envelope::Schema> Find(const envelope::SchemaNeed& need);
   const Source* SourceOf(const envelope::SchemaNeed& need) const;
+  absl::Status Check(const envelope::SchemaNeed& need) const;
   absl::StatusOr<const google::protobuf::Descriptor*> Describe(
       const envelope::SchemaNeed& need) const;
   absl::StatusOr<Registered> Exact(const std::string& subject,

@@ -88,7 +88,7 @@ class ClockComparison {
   static constexpr std::int64_t kMostMs = 24 * std::int64_t{3'600'000} + kUnknownMs;
 
   // Of an event that is in the topic. A row without a time (0), or one that is further ahead, shows
-  // nothing.
+  // nothing. Nor does one that is more than kUnknownMs older than its record, which came late.
   void Add(std::int64_t row_ms, std::int64_t record_ms, std::string_view id);
 
   // Nothing: no event showed it.

@@ -142,7 +142,7 @@ Reconciled Reconciliation::ComparedOf(const Entry& row, std::string_view id) con
 
 void ClockComparison::Add(std::int64_t row_ms, std::int64_t record_ms, std::string_view id) {
   const std::int64_t ahead_ms = row_ms - std::max(record_ms, std::int64_t{0});
-  if (row_ms <= 0 || ahead_ms > kMostMs) {
+  if (row_ms <= 0 || ahead_ms > kMostMs || ahead_ms < -kUnknownMs) {
     return;
   }
   if (ahead_ms > ahead_ms_.value_or(0)) {

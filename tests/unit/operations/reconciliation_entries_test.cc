@@ -195,6 +195,7 @@ TEST(ClockComparisonTest, WhereNothingShowsItClocksMayDiffer) {
   EXPECT_EQ(Compare({}).allowed_ms(), ClockComparison::kUnknownMs);
   EXPECT_EQ(Compare({ClockComparison::kMostMs + 1}).ahead_ms(), std::nullopt);
   EXPECT_EQ(Compare({-kDayMs}).ahead_ms(), std::nullopt) << "no time at all";
+  EXPECT_EQ(Compare({-kHourMs - 1}).ahead_ms(), std::nullopt) << "it came late";
   EXPECT_EQ(Compare({ClockComparison::kMostMs}).ahead_ms(), ClockComparison::kMostMs);
 }
 

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <chrono>
 #include <map>
 #include <set>
@@ -106,6 +107,41 @@ TEST_F(SchemaLookUpsTest, SchemaThatIsNeededDuringALookUpIsAskedForNext) {
   EXPECT_FALSE(look_ups_.Take(now_));
   look_ups_.OnAnswers(*look_up, {Known()}, now_);
   EXPECT_THAT(Answer(), ElementsAre("next"));
+}
+
+// What is known of each must not move meanwhile: ASan sees it.
+TEST_F(SchemaLookUpsTest, ManySchemasAreNeededDuringALookUpThatIsUnclear) {
+  Need("bad");
+  AwaitRejection("bad", SchemaLookUps::kLookEvery);
+  Advance(2 * SchemaLookUps::kUnclearKept);
+  Need("next");
+  const auto look_up = look_ups_.Take(now_);
+  ASSERT_TRUE(look_up);
+  for (int i = 0; i < 10'000; ++i) {
+    Need("new" + std::to_string(i));
+  }
+  look_ups_.OnAnswers(*look_up, {Unclear()}, now_);
+  Advance(SchemaLookUps::kLookEvery);
+  EXPECT_THAT(Answer(), ::testing::Contains("next"));
+  EXPECT_FALSE(Rejected("next")) << "the minute began again";
+}
+
+// Who writes events chooses names that are rejected without the registry.
+TEST_F(SchemaLookUpsTest, RejectionsWithoutTheRegistryAreNoAnswersOfIt) {
+  answer_["away"] = absl::UnavailableError("away");
+  Need("away");
+  std::size_t asked = 0;
+  const base::MonotonicTime since = now_.mono;
+  for (int i = 0; i < 1'000; ++i) {
+    const std::string invalid = "invalid" + std::to_string(i);
+    answer_[invalid] = absl::OutOfRangeError("no name");
+    Need(invalid, kOther);
+    const std::vector<std::string> subjects = Answer();
+    asked += static_cast<std::size_t>(std::count(subjects.begin(), subjects.end(), "away"));
+    EXPECT_EQ(look_ups_.trouble(), "away");
+    Advance(milliseconds(20));
+  }
+  EXPECT_LE(asked * kBackOff, now_.mono - since + kBackOff);
 }
 
 TEST_F(SchemaLookUpsTest, UnclearAnswersDecideAfterAMinute) {
@@ -216,6 +252,34 @@ TEST_F(SchemaLookUpsTest, MinuteBeginsAgainAfterALongTime) {
   Advance(SchemaLookUps::kUnclearKept);
   Need("next");
   EXPECT_GE(AwaitRejection("next", SchemaLookUps::kLookEvery), SchemaLookUps::kUnclearFor);
+}
+
+TEST_F(SchemaLookUpsTest, QuestionThatFailsAfterALongTimeIsAnOutage) {
+  Need("bad");
+  AwaitRejection("bad", SchemaLookUps::kLookEvery);
+  Need("good");
+  for (int i = 0; i < 2 * SchemaLookUps::kUnclearAnswers; ++i) {
+    Answer();
+    Advance(SchemaLookUps::kLookEvery);
+    const auto look_up = look_ups_.Take(now_);
+    ASSERT_TRUE(look_up);
+    Advance(SchemaLookUps::kAwayMin);
+    look_ups_.OnAnswers(*look_up, {absl::UnavailableError("timed out")}, now_);
+    Advance(SchemaLookUps::kLookEvery);
+  }
+  EXPECT_FALSE(Rejected("good"));
+}
+
+TEST_F(SchemaLookUpsTest, EverySecondQuestionFailsThenTheMinuteTakesTwo) {
+  Need("bad");
+  const base::MonotonicTime since = now_.mono;
+  for (int i = 0; !Rejected("bad") && i < 1'000; ++i) {
+    answer_["bad"] = i % 2 == 0 ? absl::StatusOr<Schema>(Unclear())
+                                : absl::UnavailableError("too many requests");
+    Answer();
+    Advance(SchemaLookUps::kLookEvery);
+  }
+  EXPECT_LE(now_.mono - since, 2 * SchemaLookUps::kUnclearFor + 2 * SchemaLookUps::kLookEvery);
 }
 
 TEST_F(SchemaLookUpsTest, SlowAnswersTakeNoEndlessTime) {
