@@ -17,7 +17,7 @@ TEXT = "repeat('{\"order\": 42, \"lines\": [{\"article\": \"tea\", \"pieces\": 3
 def batches(kafka, topic):
     """Those in the segments of the topic's only partition."""
     found = []
-    for segment in sorted((kafka.path / "data" / f"{topic}-0").glob("*.log")):
+    for segment in sorted((kafka.data / f"{topic}-0").glob("*.log")):
         content, at = segment.read_bytes(), 0
         while at < len(content):
             _, length, _, magic, _, attributes, *_, records = BATCH.unpack_from(content, at)

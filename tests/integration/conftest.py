@@ -1,4 +1,4 @@
-"""One PostgreSQL and one Kafka for a file of tests; a database, a slot and topics of its own for each test."""
+"""One PostgreSQL for a file of tests, and one Kafka for all; a database, a slot and topics of its own for each test."""
 
 import itertools
 import os
@@ -33,7 +33,8 @@ def postgres(module_workspace):
 
 @pytest.fixture(scope="module")
 def kafka(module_workspace):
-    return module_workspace.kafka()
+    """A test that stops it, or needs it set up in another way, has one of its own: workspace.kafka()."""
+    return module_workspace.shared_kafka()
 
 
 @pytest.fixture
@@ -66,7 +67,7 @@ def make_pipeline(postgres, kafka, workspace):
     """make_pipeline(**walpost options): database, topic, slot and walpost under one new name; not yet initialised."""
 
     def make(on_postgres=None, on_kafka=None, partitions=4, create_topic=True, encoding="UTF8", **options):
-        name = f"t{next(_numbers)}"
+        name = f"t{os.getpid()}x{next(_numbers)}"  # no other file has it
         made = pipeline.Pipeline(name, on_postgres or postgres, on_kafka or kafka, workspace, options, encoding)
         if create_topic:
             (on_kafka or kafka).create_topic(name, partitions)

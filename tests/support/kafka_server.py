@@ -41,6 +41,7 @@ class Kafka:
     def __init__(self, path, settings=None, start=True, port=None, heap_mb=512):
         self.path = Path(path)
         self.path.mkdir(parents=True)
+        self.data = self.path / "data"
         self.classpath = kafka_classpath()
         self.port = port or free_port()
         self.heap_mb = heap_mb
@@ -54,7 +55,7 @@ class Kafka:
             "listeners": f"PLAINTEXT://127.0.0.1:{self.port},CONTROLLER://127.0.0.1:{controller}",
             "advertised.listeners": f"PLAINTEXT://127.0.0.1:{self.port}",
             "controller.listener.names": "CONTROLLER",
-            "log.dirs": self.path / "data",
+            "log.dirs": self.data,
             "auto.create.topics.enable": "false",
             "offsets.topic.replication.factor": 1,
             "offsets.topic.num.partitions": 1,
@@ -94,7 +95,7 @@ class Kafka:
 
     def copy_format(self, folder):
         folder.mkdir()
-        shutil.copy(self.path / "data" / "bootstrap.checkpoint", folder)
+        shutil.copy(self.data / "bootstrap.checkpoint", folder)
         return folder
 
     def start(self, wait=True):
@@ -138,7 +139,7 @@ class Kafka:
     def read_all(self, topic, seconds=120):
         """Every record of the topic up to its end, by partition and offset."""
         consumer = Consumer({"bootstrap.servers": self.bootstrap, "group.id": "reader", "enable.auto.commit": False,
-                             "enable.partition.eof": False, "log_level": 0, "fetch.wait.max.ms": 20})
+                             "enable.partition.eof": True, "log_level": 0, "fetch.wait.max.ms": 20})
         try:
             partitions = consumer.list_topics(topic, timeout=20).topics[topic].partitions
             ends, assigned = {}, []
@@ -153,10 +154,12 @@ class Kafka:
                 if time.monotonic() > deadline:
                     raise TimeoutError(f"reading {topic}: partitions {sorted(ends)} not read to their end")
                 for message in consumer.consume(5000, timeout=0.5):
-                    if message.error():
+                    ended = message.error() is not None and message.error().code() == KafkaError._PARTITION_EOF
+                    if message.error() and not ended:
                         raise KafkaException(message.error())
-                    records.append(message)
-                    if message.offset() + 1 >= ends.get(message.partition(), 0):
+                    if not ended:
+                        records.append(message)
+                    if ended or message.offset() + 1 >= ends.get(message.partition(), 0):  # the last one may be gone by now
                         ends.pop(message.partition(), None)
             records.sort(key=lambda m: (m.partition(), m.offset()))
             return records
@@ -228,6 +231,35 @@ class Kafka:
     def close(self):
         if self.process is not None and self.process.poll() is None:
             self.kill9()
+
+
+class SharedKafka(Kafka):
+    """The one that with_kafka.py runs for all files of tests at the same time: it has topics of others, too, and nobody stops it."""
+
+    def __init__(self, path):
+        self.path = Path(path)  # of this file's own
+        self.path.mkdir(parents=True)
+        self.data = Path(os.environ["WALPOST_TEST_KAFKA_DATA"])
+        self.classpath = kafka_classpath()
+        self.heap_mb = 512
+        self.bootstrap = os.environ["WALPOST_TEST_KAFKA"]
+        self._topics = set()
+
+    @property
+    def process(self):
+        raise AssertionError("this Kafka is not yours alone: take workspace.kafka()")
+
+    start = stop = kill9 = process
+
+    def create_topic(self, name, *arguments, **options):
+        self._topics.add(name)
+        return super().create_topic(name, *arguments, **options)
+
+    def close(self):
+        """What is left costs the broker time until the last file ends."""
+        admin = self.admin()
+        for future in admin.delete_topics(list(self._topics & set(admin.list_topics(timeout=30).topics)) or ["none"]).values():
+            future.exception(timeout=60)
 
 
 def watermarks(consumer, topic, partition):

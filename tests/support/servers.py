@@ -22,7 +22,7 @@ import urllib.request
 from pathlib import Path
 
 import psycopg2
-from kafka_server import KAFKA_VERSION, Kafka, kafka_classpath  # noqa: F401 - they are got from here
+from kafka_server import KAFKA_VERSION, Kafka, SharedKafka, kafka_classpath  # noqa: F401 - they are got from here
 from waiting import Unavailable, free_port, wait_for
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -64,6 +64,10 @@ class Workspace:
 
     def kafka(self, **options):
         return self.add(Kafka(self.path / f"kafka{len(self._closers)}", **options))
+
+    def shared_kafka(self):
+        """Where with_kafka.py runs one, that one."""
+        return self.add(SharedKafka(self.path / "shared_kafka")) if "WALPOST_TEST_KAFKA" in os.environ else self.kafka()
 
     def walpost(self, **options):
         return self.add(Walpost(self.path / f"walpost{len(self._closers)}", **options))

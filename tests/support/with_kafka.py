@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Starts a throwaway Kafka, runs a command with its address in WALPOST_TEST_KAFKA, and stops it.
+"""Starts a throwaway Kafka, runs a command with its address in WALPOST_TEST_KAFKA, and stops it. Files of tests share it.
 
     tests/support/with_kafka.py COMMAND [ARGUMENT ...]
 
@@ -42,8 +42,9 @@ def main():
     try:
         with servers.Workspace() as workspace:
             os.environ["WALPOST_KAFKA_JAVA"] = quick_java()
-            kafka = workspace.kafka()
+            kafka = workspace.kafka(heap_mb=1024)
             os.environ["WALPOST_TEST_KAFKA"] = kafka.bootstrap
+            os.environ["WALPOST_TEST_KAFKA_DATA"] = str(kafka.data)
             os.environ["WALPOST_KAFKA_FORMATTED"] = str(kafka.copy_format(workspace.path / "formatted"))
             return subprocess.run(sys.argv[1:], check=False).returncode
     except servers.Unavailable as error:
