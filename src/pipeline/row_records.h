@@ -95,7 +95,7 @@ class SchemaLookUps {
   static constexpr std::size_t kNeedsMax = 16;
   // For what is due, and again for what was unclear.
   static constexpr std::chrono::milliseconds kLookEvery{1'000};
-  // Between two answers, no more time counts.
+  // Of the time between two answers, no more than this counts.
   static constexpr std::chrono::milliseconds kCountedMax{10'000};
   static constexpr std::chrono::milliseconds kPause{100};  // while all that waits was unclear
   static constexpr std::chrono::milliseconds kTroubleKept{60'000};
@@ -157,7 +157,7 @@ class SchemaLookUps {
 
   void Judge(envelope::SchemaTable::Ref ref, const absl::StatusOr<envelope::Schema>& answer,
              base::Now now);
-  // Or it says nothing about the schema.
+  // False: the answer says nothing about the schema.
   bool Decides(envelope::SchemaTable::Ref ref, const absl::Status& answer, base::Now now);
   void ForgetUnclear();
   void OnAnswered(base::MonotonicTime now);

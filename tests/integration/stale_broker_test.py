@@ -130,41 +130,42 @@ def contradicted(p, answers):
     return False
 
 
-# It answers one question, and then the other one says again what it said before.
-def test_topic_of_which_a_broker_has_said_that_it_is_there_must_be_missing_for_the_whole_time_again(make_pipeline, tmp_path):
+@pytest.fixture
+def half_silent(tmp_path):
+    """Two brokers, of which the first is reached through a proxy only, and what it answers."""
     pair = KafkaPair(tmp_path, proxy_to_one=True)
-    answers = Answers(pair.to_one)
-    try:
-        p, new = with_topic_that_one_broker_does_not_know(make_pipeline, pair)
-        answers.silent = True
-        insert(p, new, "k", "first")
-        servers.wait_for(lambda: waits_for_s(p) > 6, 60, "most of the time")
-        servers.wait_for(lambda: contradicted(p, answers), 120, "the contradiction")
-        until = time.monotonic() + 8
-        servers.wait_for(lambda: skipped(p) or time.monotonic() > until, 30, "less than the whole time")
-        assert not skipped(p)
-        answers.silent = False
-        pair.to_one.set_mode("cut")
-        pair.to_one.set_mode("pass")
-        servers.wait_for(lambda: pair.read_all(new), 60, "its event")
-    finally:
-        pair.close()
+    yield pair, Answers(pair.to_one)
+    pair.close()
+
+
+def arrives_once_it_answers(pair, answers, topic):
+    answers.silent = False
+    pair.to_one.set_mode("cut")
+    pair.to_one.set_mode("pass")
+    servers.wait_for(lambda: pair.read_all(topic), 60, "its event")
+
+
+# It answers one question, and then the other one says again what it said before.
+def test_topic_of_which_a_broker_has_said_that_it_is_there_must_be_missing_for_the_whole_time_again(make_pipeline, half_silent):
+    pair, answers = half_silent
+    p, new = with_topic_that_one_broker_does_not_know(make_pipeline, pair)
+    answers.silent = True
+    insert(p, new, "k", "first")
+    servers.wait_for(lambda: waits_for_s(p) > 6, 60, "most of the time")
+    servers.wait_for(lambda: contradicted(p, answers), 120, "the contradiction")
+    until = time.monotonic() + 8
+    servers.wait_for(lambda: skipped(p) or time.monotonic() > until, 30, "less than the whole time")
+    assert not skipped(p)
+    arrives_once_it_answers(pair, answers, new)
 
 
 # Of two brokers, one has not heard of it, and the other one does not answer.
 @pytest.mark.full
-def test_missing_topic_of_which_not_all_brokers_speak_must_be_missing_for_a_minute(make_pipeline, tmp_path):
-    pair = KafkaPair(tmp_path, proxy_to_one=True)
-    answers = Answers(pair.to_one)
-    try:
-        p, new = with_topic_that_one_broker_does_not_know(make_pipeline, pair)
-        answers.silent = True
-        insert(p, new, "k", "first")
-        servers.wait_for(lambda: waits_for_s(p) > 35, 60, "three times as long as where all answer")
-        assert not skipped(p)
-        answers.silent = False
-        pair.to_one.set_mode("cut")
-        pair.to_one.set_mode("pass")
-        servers.wait_for(lambda: pair.read_all(new), 60, "its event")
-    finally:
-        pair.close()
+def test_missing_topic_of_which_not_all_brokers_speak_must_be_missing_for_a_minute(make_pipeline, half_silent):
+    pair, answers = half_silent
+    p, new = with_topic_that_one_broker_does_not_know(make_pipeline, pair)
+    answers.silent = True
+    insert(p, new, "k", "first")
+    servers.wait_for(lambda: waits_for_s(p) > 35, 60, "three times as long as where all answer")
+    assert not skipped(p)
+    arrives_once_it_answers(pair, answers, new)

@@ -258,7 +258,8 @@ class SharedKafka(Kafka):
     def close(self):
         """What is left costs the broker time until the last file ends."""
         admin = self.admin()
-        for future in admin.delete_topics(list(self._topics & set(admin.list_topics(timeout=30).topics)) or ["none"]).values():
+        left = self._topics & set(admin.list_topics(timeout=30).topics)
+        for future in admin.delete_topics(list(left)).values() if left else ():
             future.exception(timeout=60)
 
 
