@@ -166,58 +166,6 @@ std::chrono::milliseconds TimeLeft(std::chrono::steady_clock::time_point deadlin
                   std::chrono::ceil<milliseconds>(deadline - std::chrono::steady_clock::now()));
 }
 
-namespace {
-
-using std::chrono::milliseconds;
-using std::chrono::steady_clock;
-
-constexpr milliseconds kAskAgainAfter{100};
-constexpr int kAskNextAfterMs = 1;
-
-void Add(const std::vector<std::int32_t>& leaders, TopicLeaders* answer) {
-  answer->leaders.resize(std::max(answer->leaders.size(), leaders.size()), -1);
-  for (std::size_t partition = 0; partition < leaders.size(); ++partition) {
-    std::int32_t& known = answer->leaders[partition];
-    const std::int32_t leader = leaders[partition];
-    if (leader >= 0 && known >= 0 && leader != known) {
-      answer->dispute = absl::StrFormat("brokers name both %d and %d as the leader of partition %d",
-                                        known, leader, partition);
-    }
-    known = leader >= 0 ? leader : known;
-  }
-}
-
-// Any broker answers. Its number of partitions.
-absl::StatusOr<std::size_t> AskABroker(rd_kafka_t* client, const std::string& topic,
-                                       milliseconds timeout, Brokers* brokers,
-                                       TopicLeaders* answer) {
-  const Topic handle(rd_kafka_topic_new(client, topic.c_str(), nullptr));
-  if (handle == nullptr) {
-    return TopicStatus(topic, rd_kafka_last_error());
-  }
-  const rd_kafka_metadata_t* raw = nullptr;
-  const rd_kafka_resp_err_t error =
-      rd_kafka_metadata(client, 0, handle.get(), &raw, static_cast<int>(timeout.count()));
-  const Metadata metadata(raw);
-  if (error != RD_KAFKA_RESP_ERR_NO_ERROR) {
-    return absl::UnavailableError(
-        absl::StrFormat("Kafka does not answer a question about topic "
-                        "'%s': %s: check bootstrap.servers and the "
-                        "network",
-                        topic, rd_kafka_err2str(error)));
-  }
-  brokers->OnAnswer(*metadata);
-  if (metadata->topic_cnt != 1) {
-    return TopicStatus(topic, RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART);
-  }
-  RETURN_IF_ERROR(TopicStatus(topic, metadata->topics[0].err));
-  const std::vector<std::int32_t> leaders = LeadersOf(metadata->topics[0]);
-  Add(leaders, answer);
-  return leaders.size();
-}
-
-}  // namespace
-
 std::vector<std::int32_t> LeadersOf(const rd_kafka_metadata_topic_t& topic) {
   std::vector<std::int32_t> leaders(static_cast<std::size_t>(topic.partition_cnt), -1);
   for (int i = 0; i < topic.partition_cnt; ++i) {
@@ -234,46 +182,6 @@ void Brokers::OnAnswer(const rd_kafka_metadata_t& metadata) {
   for (int i = 0; i < metadata.broker_cnt; ++i) {
     known.insert(metadata.brokers[i].id);
   }
-}
-
-absl::StatusOr<TopicLeaders> AskForLeaders(rd_kafka_t* client, const std::string& topic,
-                                           milliseconds timeout, milliseconds right_wait) {
-  const auto deadline = steady_clock::now() + timeout;
-  const auto unknown_at = std::min(deadline, steady_clock::now() + kUnknownFor);
-  const auto denied_at = std::min(deadline, steady_clock::now() + right_wait);
-  const auto believed = [&](const absl::Status& status) {
-    return (!absl::IsNotFound(status) || TimeLeft(unknown_at) <= kAskAgainAfter) &&
-           (!absl::IsPermissionDenied(status) || TimeLeft(denied_at) <= kAskAgainAfter);
-  };
-  Brokers brokers;
-  TopicLeaders answer;
-  absl::StatusOr<std::size_t> last = AskABroker(client, topic, timeout, &brokers, &answer);
-  while (!believed(last.status())) {
-    rd_kafka_poll(client, static_cast<int>(kAskAgainAfter.count()));
-    last = AskABroker(client, topic, TimeLeft(deadline), &brokers, &answer);
-  }
-  if (absl::IsNotFound(last.status()) && unknown_at == deadline) {
-    return absl::UnavailableError(last.status().message());  // there was no time to believe it
-  }
-  RETURN_IF_ERROR(last.status());
-  auto until = std::min(deadline, steady_clock::now() + kNextBrokerFor);
-  // The client itself goes by the last answer.
-  while ((!brokers.all_answered() && TimeLeft(until).count() > 0) ||
-         (last.value_or(0) < answer.leaders.size() && TimeLeft(deadline).count() > 0)) {
-    const std::size_t answered = brokers.answered.size();
-    last = AskABroker(client, topic, TimeLeft(deadline), &brokers, &answer);
-    if (brokers.answered.size() > answered) {
-      until = std::min(deadline, steady_clock::now() + kNextBrokerFor);
-    }
-    rd_kafka_poll(client, kAskNextAfterMs);
-  }
-  return answer;
-}
-
-absl::StatusOr<std::int32_t> CountPartitions(rd_kafka_t* client, const std::string& topic,
-                                             milliseconds timeout, milliseconds right_wait) {
-  ASSIGN_OR_RETURN(const TopicLeaders answer, AskForLeaders(client, topic, timeout, right_wait));
-  return static_cast<std::int32_t>(answer.leaders.size());
 }
 
 rd_kafka_headers_t* MakeHeaders(std::span<const envelope::RecordHeader> headers) {

@@ -118,33 +118,6 @@ absl::Status TopicStatus(const std::string& topic, rd_kafka_resp_err_t error);
 // and not know it yet. So that it is unknown passes by itself, too.
 absl::Status FoundTopicStatus(const std::string& topic, rd_kafka_resp_err_t error);
 
-// A broker learns of a new topic a moment after the one that made it, so that a single "unknown"
-// proves nothing: it counts when nobody has known it for this long.
-constexpr std::chrono::milliseconds kUnknownFor{3'000};
-
-// For another broker to answer, of those that a client has just connected to.
-constexpr std::chrono::milliseconds kNextBrokerFor{200};
-
-// What the brokers say of a topic.
-struct TopicLeaders {
-  std::vector<std::int32_t>
-      leaders;          // of each partition, the largest number of them; -1 = nobody names one
-  std::string dispute;  // brokers name different leaders: which; empty = they agree
-};
-
-// Brokers are asked until all have answered, or no other one has for kNextBrokerFor. `client` must
-// be new: after a second it asks only the one that it used last. Errors as TopicStatus. That a
-// topic is unknown is believed after kUnknownFor; that a right is missing, after `right_wait`,
-// since a broker may learn of it late.
-absl::StatusOr<TopicLeaders> AskForLeaders(
-    rd_kafka_t* client, const std::string& topic, std::chrono::milliseconds timeout,
-    std::chrono::milliseconds right_wait = std::chrono::milliseconds(0));
-
-// The number of its partitions. Else as AskForLeaders.
-absl::StatusOr<std::int32_t> CountPartitions(
-    rd_kafka_t* client, const std::string& topic, std::chrono::milliseconds timeout,
-    std::chrono::milliseconds right_wait = std::chrono::milliseconds(0));
-
 // Of a topic in an answer; -1 = the broker names none.
 std::vector<std::int32_t> LeadersOf(const rd_kafka_metadata_topic_t& topic);
 

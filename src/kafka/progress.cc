@@ -14,7 +14,7 @@
 #include "envelope/control_records.h"
 #include "kafka/client.h"
 #include "kafka/properties.h"
-#include "kafka/topic_look_up.h"
+#include "kafka/topic_leaders.h"
 
 namespace walpost::kafka {
 namespace {
@@ -114,7 +114,7 @@ class Scan {
       ASSIGN_OR_RETURN(reader_,
                        MakeClient(options_, RD_KAFKA_CONSUMER, {}, Isolation::kReadCommitted));
       // It must know them.
-      RETURN_IF_ERROR(CountPartitions(reader_.get(), name_, timeout_).status());
+      RETURN_IF_ERROR(CountPartitions(options_, reader_.get(), name_, timeout_).status());
     }
     topic_.reset(rd_kafka_topic_new(reader_.get(), name_.c_str(), nullptr));
     queue_.reset(rd_kafka_queue_new(reader_.get()));
@@ -471,7 +471,7 @@ absl::Status WriteProgress(const KafkaOptions& options, const ProgressKey& progr
                            const Progress& progress, milliseconds timeout) {
   const auto deadline = steady_clock::now() + timeout;
   ASSIGN_OR_RETURN(const Producer client, MakeClient(options, RD_KAFKA_PRODUCER));
-  RETURN_IF_ERROR(CountPartitions(client.get(), progress_key.topic, timeout).status());
+  RETURN_IF_ERROR(CountPartitions(options, client.get(), progress_key.topic, timeout).status());
   std::string value = envelope::EncodeProgress(progress);
   const Topic topic(rd_kafka_topic_new(client.get(), progress_key.topic.c_str(), nullptr));
   if (topic == nullptr ||

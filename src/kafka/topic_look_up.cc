@@ -11,7 +11,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_format.h"
-#include "base/status.h"
+#include "absl/strings/str_join.h"
 #include "delivery/sink.h"
 #include "kafka/client.h"
 #include "kafka/held_rejections.h"
@@ -21,82 +21,6 @@ namespace {
 
 using std::chrono::milliseconds;
 using std::chrono::steady_clock;
-
-constexpr int kAskAgainAfterMs = 200;
-
-struct Opened {
-  Producer client;
-  std::vector<std::int32_t> leaders;
-};
-
-absl::Status Disputed(const std::string& topic, const std::string& dispute) {
-  return absl::UnavailableError(absl::StrFormat(
-      "topic '%s': %s: one of them may be cut off from Kafka's controller and not know what the "
-      "other one has. Connect that broker again, or stop it",
-      topic, dispute));
-}
-
-absl::StatusOr<Opened> OpenAtAgreedLeaders(const KafkaOptions& options, const std::string& topic,
-                                           Isolation isolation, milliseconds timeout) {
-  const auto deadline = steady_clock::now() + timeout;
-  const auto denied_at = std::min(deadline, steady_clock::now() + kUnknownFor);
-  std::string dispute;
-  for (;;) {
-    Opened opened;  // only a new client asks each broker
-    ASSIGN_OR_RETURN(opened.client, MakeClient(options, RD_KAFKA_CONSUMER, {}, isolation));
-    absl::StatusOr<TopicLeaders> answer =
-        AskForLeaders(opened.client.get(), topic, TimeLeft(deadline));
-    if (answer.ok() && answer->dispute.empty()) {
-      opened.leaders = std::move(answer->leaders);
-      return opened;
-    }
-    if (answer.ok()) {
-      dispute = std::move(answer->dispute);
-      if (TimeLeft(deadline).count() == 0) {
-        return Disputed(topic, dispute);
-      }
-    } else if (absl::IsPermissionDenied(answer.status()) && denied_at == deadline &&
-               TimeLeft(denied_at).count() == 0) {
-      return absl::UnavailableError(answer.status().message());  // there was no time to believe it
-    } else if (!absl::IsPermissionDenied(answer.status()) || TimeLeft(denied_at).count() == 0) {
-      return absl::IsUnavailable(answer.status()) && !dispute.empty() ? Disputed(topic, dispute)
-                                                                      : answer.status();
-    }
-    poll(nullptr, 0, kAskAgainAfterMs);
-  }
-}
-
-}  // namespace
-
-absl::StatusOr<Producer> AskAgreedLeaders(const KafkaOptions& options, const std::string& topic,
-                                          milliseconds timeout, const AskLeaders& ask,
-                                          Isolation isolation) {
-  const auto deadline = steady_clock::now() + timeout;
-  for (;;) {
-    ASSIGN_OR_RETURN(
-        const Opened before,
-        OpenAtAgreedLeaders(options, topic, Isolation::kReadUncommitted, TimeLeft(deadline)));
-    const rd_kafka_resp_err_t error =
-        ask(before.client.get(), static_cast<std::int32_t>(before.leaders.size()));
-    // A client forgets a partition when a broker answers it that does not know of it yet.
-    const bool forgotten = error == RD_KAFKA_RESP_ERR__UNKNOWN_PARTITION;
-    const bool last = TimeLeft(deadline).count() == 0;
-    if (!forgotten || last) {
-      RETURN_IF_ERROR(FoundTopicStatus(topic, error));
-    }
-    ASSIGN_OR_RETURN(Opened after,
-                     OpenAtAgreedLeaders(options, topic, isolation, TimeLeft(deadline)));
-    if (!forgotten && after.leaders == before.leaders) {
-      return std::move(after.client);
-    }
-    if (last) {
-      return absl::UnavailableError(
-          absl::StrFormat("topic '%s': its leaders move: try again", topic));
-    }
-  }
-}
-
-namespace {
 
 using delivery::FailureKind;
 
@@ -329,12 +253,43 @@ void AskWhichTopicsAreRejected(const KafkaOptions& options, TopicQuestions* ques
   }
 }
 
-UnseenTopics FindUnseenTopics(const KafkaOptions& options, std::vector<std::string> names) {
+namespace {
+
+// Whether they are there. `silent` brokers may know.
+absl::Status Undecided(const std::vector<std::string>& names, Answered answered,
+                       const std::set<std::int32_t>& silent) {
+  const std::string which = names.size() == 1 ? absl::StrFormat("topic '%s' is", names.front())
+                                              : absl::StrFormat("topic '%s' and %d others are",
+                                                                names.front(), names.size() - 1);
+  if (answered == Answered::kNone) {
+    return absl::UnavailableError(
+        absl::StrFormat("Kafka does not answer whether %s there: check bootstrap.servers and the "
+                        "network",
+                        which));
+  }
+  if (answered == Answered::kSome) {
+    return absl::UnavailableError(absl::StrFormat(
+        "%s not known, and not every broker was heard: broker %s does not answer. It may know what "
+        "the others do not know: start it, or check the network between it and walpost, and try "
+        "again",
+        which, absl::StrJoin(silent, ", ")));
+  }
+  return absl::UnavailableError(absl::StrFormat(
+      "%s not known, and there was no time to ask the brokers again: try again", which));
+}
+
+}  // namespace
+
+absl::StatusOr<UnseenTopics> FindUnseenTopics(const KafkaOptions& options,
+                                              std::vector<std::string> names, milliseconds timeout,
+                                              milliseconds hidden_for) {
   UnseenTopics unseen;
   const auto began = steady_clock::now();
+  const auto deadline = began + timeout;
   while (!names.empty()) {
     const auto asked_after = steady_clock::now() - began;
     std::vector<std::string> again;
+    Answered answered = Answered::kEach;
     std::set<std::int32_t> silent;  // waited for once, not for each thousand names
     for (std::size_t first = 0; first < names.size(); first += kNamesTogether) {
       TopicQuestions questions{.each = {}, .silent_brokers = silent};
@@ -342,21 +297,27 @@ UnseenTopics FindUnseenTopics(const KafkaOptions& options, std::vector<std::stri
         questions.each.emplace_back().name = names[i];
       }
       AskTogether(options, &questions);
+      answered = std::min(answered, questions.answered);
       silent = std::move(questions.silent_brokers);
       for (const TopicQuestion& question : questions.each) {
         const FailureKind answer = Classify(question.topic_error);
         const bool unknown = answer == FailureKind::kTopicUnknown;
+        const bool is_unseen = unknown || answer == FailureKind::kTopicNotAuthorized;
         unseen.erase(question.name);
-        if (!unknown && answer != FailureKind::kTopicNotAuthorized) {
-          continue;
+        if (is_unseen) {
+          unseen.emplace(question.name, unknown ? Unseen::kUnknown : Unseen::kHidden);
         }
-        unseen.emplace(question.name, unknown ? Unseen::kUnknown : Unseen::kHidden);
-        if (asked_after < (unknown ? kUnknownFor : options.unknown_topic_wait)) {
+        const bool lasts = asked_after >= (unknown ? kUnknownFor : hidden_for);
+        if (questions.answered == Answered::kNone ||
+            (is_unseen && !(lasts && questions.answered == Answered::kEach))) {
           again.push_back(question.name);
         }
       }
     }
     names = std::move(again);
+    if (!names.empty() && TimeLeft(deadline).count() == 0) {
+      return Undecided(names, answered, silent);
+    }
     if (!names.empty()) {
       poll(nullptr, 0, kNamesAgainAfterMs);
     }

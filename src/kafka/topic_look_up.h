@@ -91,24 +91,9 @@ struct TopicMemory {
   bool compare_leaders = false;
 };
 
-// AskAgreedLeaders - asks the leaders of a topic, when all brokers name the same ones.
-// Why: a leader that is cut off from the controller may still answer clients, while another one
-//   leads and takes records. What it says of its end is older than it seems.
-// Thread: blocking, any; without `ask` bounded by `timeout`.
-// Errors: as TopicStatus; kUnavailable when brokers name different leaders for so long. That a
-//   right is missing is believed when new clients have heard nothing else for kUnknownFor.
-// Source: docs/design.md, fact 18. librdkafka 2.0 does not give a leader's epoch, so which broker
-//   is right is not known.
-
-// May be called several times: the last one counts.
-using AskLeaders = std::function<rd_kafka_resp_err_t(rd_kafka_t* client, std::int32_t partitions)>;
-
-// A consumer that knows the topic and reads as `isolation` says. The brokers that answer named the
-// same leaders before and after `ask`, which asks with a consumer to whom nothing is aborted or
-// open: a partition's end is its last record.
-absl::StatusOr<Producer> AskAgreedLeaders(const KafkaOptions& options, const std::string& topic,
-                                          std::chrono::milliseconds timeout, const AskLeaders& ask,
-                                          Isolation isolation = Isolation::kReadUncommitted);
+// A broker learns of a new topic a moment after the one that made it, so that a single "unknown"
+// proves nothing: it counts when no broker has known it for this long.
+constexpr std::chrono::milliseconds kUnknownFor{3'000};
 
 constexpr std::chrono::milliseconds kAnswerTimeout{2'000};
 constexpr std::chrono::milliseconds kJobFor{200};
@@ -191,8 +176,13 @@ enum class Unseen : std::uint8_t {
 using UnseenTopics = std::map<std::string, Unseen>;
 
 // Those of `names` that are not seen. That one is unknown is believed after kUnknownFor, and that
-// it is hidden after the options' unknown_topic_wait: one wait for all of them, and none when all
-// are known. Nothing when Kafka does not answer: then ask about each.
-UnseenTopics FindUnseenTopics(const KafkaOptions& options, std::vector<std::string> names);
+// it is hidden after `hidden_for`: one wait for all of them, and none when all are known. All
+// brokers must say so. Those are the brokers that are listed by those that answer.
+// Errors: kUnavailable when one of them does not answer for `timeout`, or nobody does: it may know
+//   a topic that the others do not know.
+absl::StatusOr<UnseenTopics> FindUnseenTopics(const KafkaOptions& options,
+                                              std::vector<std::string> names,
+                                              std::chrono::milliseconds timeout,
+                                              std::chrono::milliseconds hidden_for);
 
 }  // namespace walpost::kafka

@@ -159,6 +159,24 @@ def test_topic_of_which_a_broker_has_said_that_it_is_there_must_be_missing_for_t
     arrives_once_it_answers(pair, answers, new)
 
 
+# Whether it is there is not known then.
+def test_verbs_reject_a_topic_of_which_not_all_brokers_speak(make_pipeline, half_silent):
+    pair, answers = half_silent
+    p, new = with_topic_that_one_broker_does_not_know(make_pipeline, pair)
+    insert(p, new, "k", "first")
+    p.wait_confirmed()
+    answers.silent = True
+
+    def rejects(*verb):
+        done = p.walpost.verb(*verb, check=False)
+        assert done.returncode == 69 and "broker 1 does not answer" in done.stderr, done
+
+    rejects("audit")
+    rejects("replay", "--missing", "--dry-run")
+    assert p.walpost.stop() == 0
+    rejects("slot", "recreate", "--skip-undeliverable", "--yes")
+
+
 # Of two brokers, one has not heard of it, and the other one does not answer.
 @pytest.mark.full
 def test_missing_topic_of_which_not_all_brokers_speak_must_be_missing_for_a_minute(make_pipeline, half_silent):

@@ -12,6 +12,7 @@
 #include "kafka/topic_look_up.h"
 #include "kafka/topics.h"
 #include "operations/deadletters/dlq_list.h"
+#include "operations/reconcile/reconciliation.h"
 #include "operations/reconcile/retention_note.h"
 #include "operations/reconcile/settled_rows.h"
 #include "operations/rows/row_reader.h"
@@ -214,9 +215,10 @@ absl::Status Backfill::CheckIds() {
 // Rows that are written after this are compared again when they are sent.
 absl::Status Backfill::CheckTopics() {
   ASSIGN_OR_RETURN(std::set<std::string> topics, TopicsOfGap());
-  for (const auto& [unseen, why] :
-       kafka::FindUnseenTopics(options_.pipeline.kafka, {topics.begin(), topics.end()})) {
-    topics.erase(unseen);
+  ASSIGN_OR_RETURN(const kafka::UnseenTopics unseen,
+                   FindUnseen(options_.pipeline, {topics.begin(), topics.end()}));
+  for (const auto& [topic, why] : unseen) {
+    topics.erase(topic);
   }
   const auto hidden = kafka::TopicsNotToRead(
       options_.pipeline.kafka, {topics.begin(), topics.end()}, options_.pipeline.kafka_timeout);

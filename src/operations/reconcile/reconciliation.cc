@@ -143,6 +143,13 @@ absl::Status Reconciliation::Add(const ReadRow& row, std::uint64_t number,
   return ids_.Add(known.text, BytesOf(entry));
 }
 
+absl::StatusOr<kafka::UnseenTopics> FindUnseen(const PipelineSettings& pipeline,
+                                               std::vector<std::string> names) {
+  const std::chrono::milliseconds right_wait = pipeline.kafka.unknown_topic_wait;
+  return kafka::FindUnseenTopics(pipeline.kafka, std::move(names),
+                                 right_wait + pipeline.kafka_timeout, right_wait);
+}
+
 // While this looks, an event may go from the dead letters into its topic, or become a dead letter.
 // Read before the topics and after them, its row is met in either case.
 absl::Status Reconciliation::Look(const PipelineSettings& pipeline, const Where& where) {
@@ -156,7 +163,7 @@ absl::Status Reconciliation::Look(const PipelineSettings& pipeline, const Where&
     }
   }
   // All at once: each one alone would take seconds.
-  const kafka::UnseenTopics unseen = kafka::FindUnseenTopics(pipeline.kafka, std::move(names));
+  ASSIGN_OR_RETURN(const kafka::UnseenTopics unseen, FindUnseen(pipeline, std::move(names)));
   for (std::uint32_t topic = 0; topic < topics_.size(); ++topic) {
     if (const auto found = unseen.find(topics_[topic].name); found != unseen.end()) {
       topics_[topic].unseen = found->second;

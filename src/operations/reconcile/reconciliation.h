@@ -122,6 +122,10 @@ struct ReconciledTopic {
   ClockComparison clocks;
 };
 
+// Those of `names` that are not seen, as a pipeline's events would have to wait for them.
+absl::StatusOr<kafka::UnseenTopics> FindUnseen(const PipelineSettings& pipeline,
+                                               std::vector<std::string> names);
+
 class Reconciliation {
  public:
   // `folder`: of the temporary files.

@@ -9,10 +9,13 @@
 #include <vector>
 
 #include "kafka/client.h"
+#include "kafka/topic_leaders.h"
 #include "support/mock_kafka.h"
 
 namespace walpost::kafka {
 namespace {
+
+using std::chrono::milliseconds;
 
 // Clients are destroyed on threads of their own: what they have not freed at the end looks like a
 // leak.
@@ -117,6 +120,44 @@ TEST(TopicLookUp, BrokerThatDidNotAnswerIsNotWaitedForAgain) {
   EXPECT_EQ(questions.answered, Answered::kSome);
   EXPECT_EQ(questions.silent_brokers, std::set<std::int32_t>{2});
   EXPECT_LT(ask(), waited);
+}
+
+// It may be the one that knows them.
+TEST(FindUnseenTopicsTest, TopicsThatABrokerWithoutAnAnswerMayKnowAreUndecided) {
+  testing::MockKafka kafka(/*brokers=*/2);
+  kafka.CreateTopic("known", 1);
+  kafka.FailTopic("orders", RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART);
+  kafka.FailTopic("hidden", RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED);
+  kafka.SetDelay(150, /*broker=*/1);  // so the time ends while it is asked
+  kafka.SetDelay(60'000, /*broker=*/2);
+  KafkaOptions options;
+  options.properties = {{"bootstrap.servers", kafka.bootstrap()}};
+  const auto find = [&](const std::string& topic, milliseconds timeout) {
+    return FindUnseenTopics(options, {topic}, timeout, milliseconds(0)).status().code();
+  };
+  EXPECT_EQ(find("orders", kUnknownFor + milliseconds(500)), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(find("hidden", milliseconds(500)), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(find("known", milliseconds(500)), absl::StatusCode::kOk);
+  const absl::StatusOr<Producer> client = MakeClient(options, RD_KAFKA_CONSUMER);
+  ASSERT_TRUE(client.ok()) << client.status();
+  const auto ask = [&](const std::string& topic, milliseconds timeout) {
+    return AskForLeaders(options, client->get(), topic, timeout, milliseconds(0)).status().code();
+  };
+  EXPECT_EQ(ask("hidden", milliseconds(2'000)), absl::StatusCode::kUnavailable);
+  kafka.SetDelay(0, /*broker=*/2);
+  EXPECT_EQ(ask("hidden", milliseconds(30'000)), absl::StatusCode::kPermissionDenied);
+  EXPECT_EQ(ask("orders", milliseconds(500)), absl::StatusCode::kUnavailable) << "too soon";
+  EXPECT_EQ(ask("orders", milliseconds(30'000)), absl::StatusCode::kNotFound);
+}
+
+TEST(FindUnseenTopicsTest, TopicsAreUndecidedWhereNobodyAnswers) {
+  testing::MockKafka kafka;
+  kafka.SetDown(true);
+  KafkaOptions options;
+  options.properties = {{"bootstrap.servers", kafka.bootstrap()}};
+  EXPECT_EQ(
+      FindUnseenTopics(options, {"orders"}, milliseconds(500), milliseconds(0)).status().code(),
+      absl::StatusCode::kUnavailable);
 }
 
 TEST_F(TopicLookUpTest, LeadersThatTheBrokerNamesTooAreAgreed) {
