@@ -131,8 +131,7 @@ absl::Status BulkWriter::LookUp(const std::string& topic, Target* target,
                                 delivery::Sink::Mode mode) {
   RETURN_IF_ERROR(MakeClient(mode));  // only a new one asks each broker
   const absl::StatusOr<std::int32_t> partitions =
-      CountPartitions(options_, client_.get(), topic, patience_ + options_.unknown_topic_wait,
-                      options_.unknown_topic_wait);
+      CountPartitions(options_, client_.get(), topic, patience_, options_.unknown_topic_wait);
   target->takes_nothing = WhyItTakesNothing(partitions.status());
   if (!target->takes_nothing.empty()) {
     // Asked once: who leaves such records out would wait for each.

@@ -89,13 +89,14 @@ absl::Status Disputed(const std::string& topic, const std::string& dispute) {
 absl::StatusOr<TopicLeaders> AskForLeaders(const KafkaOptions& options, rd_kafka_t* client,
                                            const std::string& topic, milliseconds timeout,
                                            milliseconds hidden_for) {
-  const auto deadline = steady_clock::now() + timeout;
-  const auto seen_at = std::min(deadline, steady_clock::now() + kUnknownFor);
+  auto deadline = steady_clock::now() + timeout;
   Brokers brokers;
   TopicLeaders answer;
-  const auto ask = [&] { return AddAnswer(client, topic, TimeLeft(deadline), &brokers, &answer); };
-  absl::StatusOr<std::size_t> last = ask();
-  while (IsUnseen(last.status())) {
+  const auto ask = [&](milliseconds patience) {
+    return AddAnswer(client, topic, patience, &brokers, &answer);
+  };
+  absl::StatusOr<std::size_t> last = ask(timeout);
+  if (IsUnseen(last.status())) {
     ASSIGN_OR_RETURN(const UnseenTopics unseen,
                      FindUnseenTopics(options, {topic}, TimeLeft(deadline), hidden_for));
     if (const auto found = unseen.find(topic); found != unseen.end()) {
@@ -103,12 +104,16 @@ absl::StatusOr<TopicLeaders> AskForLeaders(const KafkaOptions& options, rd_kafka
                                     ? RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART
                                     : RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED);
     }
-    if (TimeLeft(seen_at).count() == 0) {
-      answer.dispute = "a broker knows it, and another one does not show it";
-      return answer;
+    // Some broker knows it by now; the one that `client` asks may hear of it a moment later.
+    deadline = std::max(deadline, steady_clock::now() + kUnknownFor);
+    const auto hears_by = steady_clock::now() + kUnknownFor;
+    for (last = ask(kUnknownFor); IsUnseen(last.status()); last = ask(kUnknownFor)) {
+      if (TimeLeft(hears_by).count() == 0) {
+        answer.dispute = "a broker knows it, and another one does not show it";
+        return answer;
+      }
+      rd_kafka_poll(client, kAskAgainAfterMs);
     }
-    rd_kafka_poll(client, kAskAgainAfterMs);
-    last = ask();
   }
   RETURN_IF_ERROR(last.status());
   auto until = std::min(deadline, steady_clock::now() + kNextBrokerFor);
@@ -116,7 +121,7 @@ absl::StatusOr<TopicLeaders> AskForLeaders(const KafkaOptions& options, rd_kafka
   while ((!brokers.all_answered() && TimeLeft(until).count() > 0) ||
          (last.value_or(0) < answer.leaders.size() && TimeLeft(deadline).count() > 0)) {
     const std::size_t answered = brokers.answered.size();
-    last = ask();
+    last = ask(TimeLeft(deadline));
     if (brokers.answered.size() > answered) {
       until = std::min(deadline, steady_clock::now() + kNextBrokerFor);
     }

@@ -26,6 +26,7 @@ using delivery::FailureKind;
 
 constexpr std::size_t kNamesTogether = 1'000;
 constexpr int kNamesAgainAfterMs = 500;
+constexpr int kUnheardMin = 2;  // questions in a row
 // For an answer that decides about an event. A broker that is busy gets more time than where
 // another answer will do.
 constexpr std::chrono::milliseconds kNextBrokerForDecision{3'000};
@@ -109,6 +110,19 @@ Answered AskEachBroker(const KafkaOptions& options, const std::vector<std::strin
   return brokers.all_answered() ? Answered::kEach : Answered::kSome;
 }
 
+// What counts most of what brokers say: one that does not know a topic may not have heard of it,
+// and one that hides it may not have heard of a right.
+int WeightOf(rd_kafka_resp_err_t error) {
+  switch (Classify(error)) {
+    case FailureKind::kTopicUnknown:
+      return 0;
+    case FailureKind::kTopicNotAuthorized:
+      return 1;
+    default:
+      return error == RD_KAFKA_RESP_ERR_NO_ERROR ? 3 : 2;
+  }
+}
+
 // What Kafka says of each: a topic that some broker knows is there.
 void AskTogether(const KafkaOptions& options, TopicQuestions* questions) {
   std::vector<std::string> names;
@@ -125,7 +139,8 @@ void AskTogether(const KafkaOptions& options, TopicQuestions* questions) {
     }
     TopicQuestion& question = *found->second;
     question.partitions = std::max(question.partitions, topic.partition_cnt);
-    if (answered.insert(found->first).second || topic.err == RD_KAFKA_RESP_ERR_NO_ERROR) {
+    if (answered.insert(found->first).second ||
+        WeightOf(topic.err) > WeightOf(question.topic_error)) {
       question.topic_error = topic.err;
     }
   };
@@ -267,15 +282,11 @@ absl::Status Undecided(const std::vector<std::string>& names, Answered answered,
                         "network",
                         which));
   }
-  if (answered == Answered::kSome) {
-    return absl::UnavailableError(absl::StrFormat(
-        "%s not known, and not every broker was heard: broker %s does not answer. It may know what "
-        "the others do not know: start it, or check the network between it and walpost, and try "
-        "again",
-        which, absl::StrJoin(silent, ", ")));
-  }
   return absl::UnavailableError(absl::StrFormat(
-      "%s not known, and there was no time to ask the brokers again: try again", which));
+      "%s not known, and not every broker was heard: broker %s does not answer. It may know what "
+      "the "
+      "others do not know: start it, or check the network between it and walpost, and try again",
+      which, absl::StrJoin(silent, ", ")));
 }
 
 }  // namespace
@@ -285,8 +296,9 @@ absl::StatusOr<UnseenTopics> FindUnseenTopics(const KafkaOptions& options,
                                               milliseconds hidden_for) {
   UnseenTopics unseen;
   const auto began = steady_clock::now();
-  const auto deadline = began + timeout;
-  while (!names.empty()) {
+  auto heard_at = began;  // all of them
+  int unheard = 0;
+  for (;;) {
     const auto asked_after = steady_clock::now() - began;
     std::vector<std::string> again;
     Answered answered = Answered::kEach;
@@ -315,14 +327,17 @@ absl::StatusOr<UnseenTopics> FindUnseenTopics(const KafkaOptions& options,
       }
     }
     names = std::move(again);
-    if (!names.empty() && TimeLeft(deadline).count() == 0) {
+    if (names.empty()) {
+      return unseen;
+    }
+    // A pass over many names may take longer than `timeout`.
+    unheard = answered == Answered::kEach ? 0 : unheard + 1;
+    heard_at = answered == Answered::kEach ? steady_clock::now() : heard_at;
+    if (unheard >= kUnheardMin && TimeLeft(heard_at + timeout).count() == 0) {
       return Undecided(names, answered, silent);
     }
-    if (!names.empty()) {
-      poll(nullptr, 0, kNamesAgainAfterMs);
-    }
+    poll(nullptr, 0, kNamesAgainAfterMs);
   }
-  return unseen;
 }
 
 }  // namespace walpost::kafka

@@ -179,7 +179,7 @@ using UnseenTopics = std::map<std::string, Unseen>;
 // it is hidden after `hidden_for`: one wait for all of them, and none when all are known. All
 // brokers must say so. Those are the brokers that are listed by those that answer.
 // Errors: kUnavailable when one of them does not answer for `timeout`, or nobody does: it may know
-//   a topic that the others do not know.
+//   a topic that the others do not know. While all answer, no time is too short.
 absl::StatusOr<UnseenTopics> FindUnseenTopics(const KafkaOptions& options,
                                               std::vector<std::string> names,
                                               std::chrono::milliseconds timeout,

@@ -14,7 +14,9 @@
 #include "base/status.h"
 #include "kafka/client.h"
 #include "kafka/held_rejections.h"
+#include "kafka/topic_leaders.h"
 #include "kafka/topic_limits.h"
+#include "kafka/topic_look_up.h"
 
 namespace walpost::kafka {
 
@@ -130,7 +132,7 @@ absl::Status Create(rd_kafka_t* client, const TopicSpec& spec, int replicas,
   }
   const rd_kafka_resp_err_t error = rd_kafka_topic_result_error(results[0]);
   if (error == RD_KAFKA_RESP_ERR_TOPIC_ALREADY_EXISTS) {
-    return absl::OkStatus();  // somebody was quicker
+    return absl::AlreadyExistsError(spec.name);
   }
   return base::Annotate(TopicStatus(spec.name, error),
                         absl::StrFormat("creating it (%d partition, replication factor %d)",
@@ -152,6 +154,15 @@ void WaitUntilSeen(rd_kafka_t* client, const std::string& topic,
   }
 }
 
+absl::Status CheckPartitions(const TopicSpec& spec, std::int32_t partitions) {
+  return partitions == spec.partitions
+             ? absl::OkStatus()
+             : absl::FailedPreconditionError(absl::StrFormat(
+                   "topic '%s' has %d partitions and must have %d: delete it when nothing of worth "
+                   "is in it, or name another one",
+                   spec.name, partitions, spec.partitions));
+}
+
 }  // namespace
 
 absl::StatusOr<Ensured> EnsureTopic(const KafkaOptions& options, const TopicSpec& spec,
@@ -160,16 +171,21 @@ absl::StatusOr<Ensured> EnsureTopic(const KafkaOptions& options, const TopicSpec
   ASSIGN_OR_RETURN(const Metadata metadata, Look(client.get(), timeout));
   if (const rd_kafka_metadata_topic_t* found = Find(metadata, spec.name)) {
     RETURN_IF_ERROR(TopicStatus(spec.name, found->err));
-    if (found->partition_cnt != spec.partitions) {
-      return absl::FailedPreconditionError(absl::StrFormat(
-          "topic '%s' has %d partitions and must have %d: delete it when nothing of worth is in "
-          "it, or name another one",
-          spec.name, found->partition_cnt, spec.partitions));
+    RETURN_IF_ERROR(CheckPartitions(spec, found->partition_cnt));
+    return Ensured::kExists;
+  }
+  const absl::Status created =
+      Create(client.get(), spec, std::clamp(metadata->broker_cnt, 1, kReplicas), timeout);
+  if (absl::IsAlreadyExists(created)) {  // the broker had not heard of it, or somebody was quicker
+    ASSIGN_OR_RETURN(const Producer other, MakeClient(options, RD_KAFKA_PRODUCER));
+    const auto partitions = CountPartitions(options, other.get(), spec.name, timeout);
+    if (!absl::IsPermissionDenied(partitions.status())) {  // who may create it may not see it
+      RETURN_IF_ERROR(partitions.status());
+      RETURN_IF_ERROR(CheckPartitions(spec, *partitions));
     }
     return Ensured::kExists;
   }
-  RETURN_IF_ERROR(
-      Create(client.get(), spec, std::clamp(metadata->broker_cnt, 1, kReplicas), timeout));
+  RETURN_IF_ERROR(created);
   WaitUntilSeen(client.get(), spec.name, timeout);
   return Ensured::kCreated;
 }
@@ -280,7 +296,7 @@ TopicCheck CheckTopic(rd_kafka_t* client, const std::string& name,
   check.topic = name;
   const Topic topic(rd_kafka_topic_new(client, name.c_str(), nullptr));
   if (topic == nullptr) {
-    check.error = rd_kafka_err2str(rd_kafka_last_error());
+    check.found = TopicStatus(name, rd_kafka_last_error());
     return check;
   }
   const rd_kafka_metadata_t* raw = nullptr;
@@ -288,12 +304,12 @@ TopicCheck CheckTopic(rd_kafka_t* client, const std::string& name,
       rd_kafka_metadata(client, 0, topic.get(), &raw, static_cast<int>(timeout.count()));
   const Metadata metadata(raw);
   if (error != RD_KAFKA_RESP_ERR_NO_ERROR) {
-    check.error = rd_kafka_err2str(error);
+    check.found = TopicStatus(name, error);
     return check;
   }
   const rd_kafka_metadata_topic_t& found = metadata->topics[0];
   if (found.err != RD_KAFKA_RESP_ERR_NO_ERROR) {
-    check.error = rd_kafka_err2str(found.err);
+    check.found = TopicStatus(name, found.err);
     return check;
   }
   check.partitions = found.partition_cnt;
@@ -304,6 +320,49 @@ TopicCheck CheckTopic(rd_kafka_t* client, const std::string& name,
   }
   ReadSettings(client, timeout, &check);
   return check;
+}
+
+bool IsUnseen(const TopicCheck& check) {
+  return absl::IsNotFound(check.found) || absl::IsPermissionDenied(check.found);
+}
+
+// Some brokers show it. A client asks any of those that it is connected to.
+absl::StatusOr<TopicCheck> CheckDisputed(const KafkaOptions& options, const std::string& name,
+                                         std::chrono::milliseconds timeout) {
+  const auto deadline = steady_clock::now() + timeout;
+  for (;;) {
+    ASSIGN_OR_RETURN(const Producer client, MakeClient(options, RD_KAFKA_CONSUMER));
+    const auto partitions = CountPartitions(options, client.get(), name, timeout);
+    TopicCheck check = CheckTopic(client.get(), name, timeout);
+    if (partitions.ok() && IsUnseen(check) && TimeLeft(deadline).count() > 0) {
+      continue;
+    }
+    check.found = partitions.ok() ? check.found : partitions.status();
+    return check;
+  }
+}
+
+// The broker that was asked may not have heard of them.
+absl::Status AskOthers(const KafkaOptions& options, std::chrono::milliseconds timeout,
+                       std::vector<TopicCheck>* checks) {
+  std::vector<std::string> names;
+  for (const TopicCheck& check : *checks) {
+    if (IsUnseen(check)) {
+      names.push_back(check.topic);
+    }
+  }
+  const auto unseen = FindUnseenTopics(options, names, timeout, kUnknownFor);
+  for (TopicCheck& check : *checks) {
+    if (!IsUnseen(check)) {
+      continue;
+    }
+    if (!unseen.ok()) {
+      check.found = unseen.status();
+    } else if (!unseen->contains(check.topic)) {
+      ASSIGN_OR_RETURN(check, CheckDisputed(options, check.topic, timeout));
+    }
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace
@@ -334,6 +393,7 @@ absl::StatusOr<ClusterCheck> CheckCluster(const KafkaOptions& options,
   for (const std::string& topic : topics) {
     check.topics.push_back(CheckTopic(client.get(), topic, timeout));
   }
+  RETURN_IF_ERROR(AskOthers(options, timeout, &check.topics));
   return check;
 }
 

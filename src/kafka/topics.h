@@ -91,7 +91,7 @@ struct TopicCheck {
   std::string topic;
   std::int32_t partitions = 0;
   std::int32_t replication_factor = 0;
-  std::string error;                      // empty = found
+  absl::Status found;  // as TopicStatus, or kUnavailable where brokers do not say
   std::optional<TopicSettings> settings;  // nullopt: `settings_error` says why
   std::string settings_error;
 };

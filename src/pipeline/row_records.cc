@@ -313,6 +313,9 @@ void SchemaLookUps::Resume(base::Now now) {
   patience_.clear();
   backoff_.Reset();
   ask_at_ = now.mono;
+  for (const SchemaTable::Ref ref : table_.wanted()) {
+    TimesOf(ref).due = now.mono;
+  }
 }
 
 std::optional<base::MonotonicTime> SchemaLookUps::NextDeadline() const {

@@ -263,6 +263,30 @@ def test_schema_that_is_too_deep_or_too_large_is_rejected_and_walpost_goes_on(ma
     assert world.p.walpost.stop() == 0
 
 
+# As `run` does it.
+def test_verbs_leave_out_rows_whose_schema_is_rejected(make_pipeline, kafka, registry):
+    world = World(make_pipeline, kafka, registry, {"exact": ("raw", {"framing": "payload", "type": "json", "subject": "{record}"})},
+                  on_undeliverable="skip")
+    registry.register("known.One", "{}", "JSON")
+    registry.register("other.Type", PROTO)
+    world.p.start()
+    world.insert("exact", "known.One", b"1")
+    bad = [world.insert("exact", name, b"x") for name in ("..", "not.Registered", "other.Type")]
+    world.insert("exact", "known.One", b"2")
+    world.p.wait_confirmed()
+    replayed = world.p.walpost.verb("replay", "--all", "--in-place", check=False)
+    assert replayed.returncode != 0 and bad[0] in replayed.stderr and "--skip-undeliverable" in replayed.stderr
+    replayed = world.p.walpost.verb("replay", "--all", "--in-place", "--skip-undeliverable")
+    assert "2 events sent, 3 left out" in replayed.stdout and all(event in replayed.stderr for event in bad), replayed
+    assert world.p.walpost.stop() == 0
+    recreated = world.p.walpost.verb("slot", "recreate", "--yes", "--skip-undeliverable", "--send-unproven")
+    assert "3 left out" in recreated.stdout, recreated
+    world.p.walpost.start()
+    world.insert("exact", "known.One", b"3")
+    world.p.wait_confirmed()
+    assert world.p.walpost.stop() == 0
+
+
 # Whoever writes events chooses the subject, and must not stop the others without end.
 @pytest.mark.full
 def test_subject_that_may_not_be_read_holds_up_the_line_for_a_minute_at_most(make_pipeline, kafka, registry, shop):
@@ -280,6 +304,8 @@ def test_subject_that_may_not_be_read_holds_up_the_line_for_a_minute_at_most(mak
     world.wait_dead_letters(3)
     assert {row["event_id"]: row["reason"] for _, row in world.dead_letters()} == dict.fromkeys(events, "schema_rejected")
     servers.wait_for(lambda: world.p.slot()["confirmed"] >= lsn, 30, "confirmed")
+    replayed = world.p.walpost.verb("replay", "--all", "--in-place", "--skip-undeliverable").stdout
+    assert "2 events sent, 3 left out" in replayed, replayed
     assert not any("/versions/latest" in line and "subjects" not in line for line in registry.asked), "'..' was asked for"
 
 

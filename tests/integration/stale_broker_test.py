@@ -7,7 +7,7 @@ from datetime import datetime
 
 import pytest
 import servers
-from kafka_pair import KafkaPair, insert, pipeline_of
+from kafka_pair import OUTBOX, KafkaPair, insert, pipeline_of
 
 
 @pytest.fixture
@@ -160,18 +160,24 @@ def test_topic_of_which_a_broker_has_said_that_it_is_there_must_be_missing_for_t
 
 
 # Whether it is there is not known then.
+@pytest.mark.full
 def test_verbs_reject_a_topic_of_which_not_all_brokers_speak(make_pipeline, half_silent):
     pair, answers = half_silent
     p, new = with_topic_that_one_broker_does_not_know(make_pipeline, pair)
     insert(p, new, "k", "first")
     p.wait_confirmed()
+    checked = p.another(config={**OUTBOX, "outboxes": [{**OUTBOX["outboxes"][0], "topics": {"allowed": [new]}}]})
+    for _ in range(4):  # each begins with one of the two
+        lines = checked.verb("check", check=False).stdout
+        assert f"topic {new}" in lines and "nknown topic" not in lines, lines
     answers.silent = True
 
-    def rejects(*verb):
-        done = p.walpost.verb(*verb, check=False)
-        assert done.returncode == 69 and "broker 1 does not answer" in done.stderr, done
+    def rejects(*verb, walpost=p.walpost):
+        done = walpost.verb(*verb, check=False)
+        assert done.returncode == 69 and "broker 1 does not answer" in done.stdout + done.stderr, done
 
     rejects("audit")
+    rejects("check", walpost=checked)
     rejects("replay", "--missing", "--dry-run")
     assert p.walpost.stop() == 0
     rejects("slot", "recreate", "--skip-undeliverable", "--yes")

@@ -24,8 +24,13 @@ absl::StatusOr<std::string> Framer::FrameFor(const envelope::SchemaNeed& need) {
   if (resolver_ == nullptr) {
     ASSIGN_OR_RETURN(resolver_, registry::Resolver::Create(options_, framings_));
   }
-  ASSIGN_OR_RETURN(const envelope::Schema schema, resolver_->Resolve(need));
-  return FrameOf(need, schema);
+  const absl::StatusOr<envelope::Schema> schema = resolver_->Resolve(need);
+  if (absl::IsUnavailable(schema.status()) || absl::IsAborted(schema.status())) {
+    return schema.status();
+  }
+  const absl::StatusOr<std::string> frame =
+      schema.ok() ? FrameOf(need, *schema) : absl::StatusOr<std::string>(schema.status());
+  return frame.ok() ? frame : absl::InvalidArgumentError(frame.status().message());
 }
 
 absl::StatusOr<envelope::Record> Framer::Frame(const envelope::Record& record,

@@ -36,7 +36,8 @@ namespace walpost::operations {
 // Framer - gives a record that a verb sends the bytes of its schema, as the stream would.
 // Why: no dead letter and no row holds them, and the registry may know another schema by now.
 // Thread: one owner; blocking.
-// Errors: kFailedPrecondition (no registry is configured), and the resolver's.
+// Errors: kInvalidArgument (what the registry says about its schema), kAborted (it answers, but not
+//   about that schema), kUnavailable, kFailedPrecondition (no registry is configured).
 class Framer {
  public:
   // `framings` by the numbers in SchemaNeed::source.

@@ -1,5 +1,7 @@
 #include "operations/rows/row_sender.h"
 
+#include <poll.h>
+
 #include <algorithm>
 #include <utility>
 
@@ -14,6 +16,7 @@ namespace walpost::operations {
 namespace {
 
 constexpr std::size_t kTopicsNamedMax = 10;
+constexpr std::chrono::milliseconds kAskAgainAfter{1'000};
 
 }  // namespace
 
@@ -92,12 +95,30 @@ absl::Status RowSender::SendRow(const ReadRow& row, const envelope::SchemaTable&
   return row.record.ok() ? Send(*row.record, schemas) : Reject(row.id, row.record.status());
 }
 
+// As in the stream, a name that a writer chose does not hold up the others without end.
+absl::StatusOr<envelope::Record> RowSender::Frame(const envelope::Record& record,
+                                                  const envelope::SchemaTable& schemas) {
+  absl::StatusOr<envelope::Record> framed = framer_.Frame(record, schemas);
+  for (int unclear = 1; leave_out_ && absl::IsAborted(framed.status()); ++unclear) {
+    const bool patience_is_over = unclear_for_ >= envelope::kSchemaUnclearFor;
+    if (patience_is_over && unclear >= envelope::kSchemaUnclearAnswers) {
+      return absl::InvalidArgumentError(framed.status().message());
+    }
+    if (!patience_is_over) {
+      poll(nullptr, 0, static_cast<int>(kAskAgainAfter.count()));
+      unclear_for_ += kAskAgainAfter;
+    }
+    framed = framer_.Frame(record, schemas);
+  }
+  return framed;
+}
+
 absl::Status RowSender::Send(envelope::Record record, const envelope::SchemaTable& schemas) {
   ASSIGN_OR_RETURN(const bool parked, Follow(record, schemas));
   if (parked) {
     return absl::OkStatus();
   }
-  const absl::StatusOr<envelope::Record> framed = framer_.Frame(record, schemas);
+  const absl::StatusOr<envelope::Record> framed = Frame(record, schemas);
   if (!framed.ok()) {
     return Reject(std::string(HeaderOf(record, "id")), framed.status());
   }

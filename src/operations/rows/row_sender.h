@@ -73,6 +73,8 @@ class RowSender {
 
  private:
   absl::Status Send(envelope::Record record, const envelope::SchemaTable& schemas);
+  absl::StatusOr<envelope::Record> Frame(const envelope::Record& record,
+                                         const envelope::SchemaTable& schemas);
   absl::Status Reject(const std::string& id, const absl::Status& why);
   // False: its key is not parked.
   absl::StatusOr<bool> Follow(const envelope::Record& record, const envelope::SchemaTable& schemas);
@@ -88,6 +90,7 @@ class RowSender {
   const std::string kind_;
   const OnWarning on_warning_;
   bool leave_out_ = false;
+  std::chrono::milliseconds unclear_for_{0};  // the registry answered, but not about a schema
   std::uint64_t left_out_ = 0;
   std::uint64_t closed_out_ = 0;
 };

@@ -97,10 +97,16 @@ class KafkaCheck {
     }
   }
 
+  void NotFound(const std::string& name, const absl::Status& why, const std::string& cure) {
+    const bool missing = absl::IsNotFound(why);
+    unreachable_ = unreachable_ || absl::IsUnavailable(why);
+    found_.Fail(name, std::string(why.message()) + (missing ? ": " + cure : ""));
+  }
+
   void EventTopic(const TopicCheck& topic) {
     const std::string name = "topic " + topic.topic;
-    if (!topic.error.empty()) {
-      found_.Fail(name, topic.error + ": create it, or correct `outboxes[].topic`");
+    if (!topic.found.ok()) {
+      NotFound(name, topic.found, "create it, or correct `outboxes[].topic`");
       return;
     }
     Durability(name, topic);
@@ -239,8 +245,8 @@ class KafkaCheck {
 
   void DeadLetterTopic(const TopicCheck& topic) {
     const std::string name = "dead-letter topic " + topic.topic;
-    if (!topic.error.empty()) {
-      found_.Fail(name, topic.error + ": run `walpost init`, which creates it");
+    if (!topic.found.ok()) {
+      NotFound(name, topic.found, "run `walpost init`, which creates it");
       return;
     }
     // Nothing reads it back, so how long it keeps them is nobody's concern here.

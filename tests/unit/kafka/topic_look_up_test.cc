@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <future>
 #include <set>
 #include <string>
 #include <vector>
@@ -146,8 +147,42 @@ TEST(FindUnseenTopicsTest, TopicsThatABrokerWithoutAnAnswerMayKnowAreUndecided) 
   EXPECT_EQ(ask("hidden", milliseconds(2'000)), absl::StatusCode::kUnavailable);
   kafka.SetDelay(0, /*broker=*/2);
   EXPECT_EQ(ask("hidden", milliseconds(30'000)), absl::StatusCode::kPermissionDenied);
-  EXPECT_EQ(ask("orders", milliseconds(500)), absl::StatusCode::kUnavailable) << "too soon";
   EXPECT_EQ(ask("orders", milliseconds(30'000)), absl::StatusCode::kNotFound);
+}
+
+// Who writes events names as many as they like.
+TEST(FindUnseenTopicsTest, TopicsThatNoBrokerKnowsAreUnknownHoweverLongTheQuestionsTake) {
+  testing::MockKafka kafka;
+  KafkaOptions options;
+  options.properties = {{"bootstrap.servers", kafka.bootstrap()}};
+  std::vector<std::string> names;
+  for (int i = 0; i < 2'500; ++i) {
+    names.push_back("none" + std::to_string(i));
+    kafka.FailTopic(names.back(), RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART);
+  }
+  const auto unseen = FindUnseenTopics(options, names, milliseconds(0), milliseconds(0));
+  ASSERT_TRUE(unseen.ok()) << unseen.status();
+  EXPECT_EQ(unseen->size(), names.size());
+}
+
+// Its right was given meanwhile.
+TEST(AskForLeadersTest, TopicThatIsShownAfterALongWaitIsFound) {
+  testing::MockKafka kafka;
+  kafka.CreateTopic("orders", 2);
+  kafka.FailTopic("orders", RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED);
+  KafkaOptions options;
+  options.properties = {{"bootstrap.servers", kafka.bootstrap()}};
+  const absl::StatusOr<Producer> client = MakeClient(options, RD_KAFKA_CONSUMER);
+  ASSERT_TRUE(client.ok()) << client.status();
+  kafka.FailTopic("none", RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART);
+  const auto given = std::async(std::launch::async, [&] {
+    EXPECT_TRUE(FindUnseenTopics(options, {"none"}, milliseconds(0), milliseconds(0)).ok());
+    kafka.FailTopic("orders", RD_KAFKA_RESP_ERR_NO_ERROR);
+  });
+  const auto partitions =
+      CountPartitions(options, client->get(), "orders", milliseconds(1'000), kUnknownFor * 20);
+  ASSERT_TRUE(partitions.ok()) << partitions.status();
+  EXPECT_EQ(*partitions, 2);
 }
 
 TEST(FindUnseenTopicsTest, TopicsAreUndecidedWhereNobodyAnswers) {

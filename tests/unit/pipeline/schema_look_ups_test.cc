@@ -144,6 +144,15 @@ TEST_F(SchemaLookUpsTest, RejectionsWithoutTheRegistryAreNoAnswersOfIt) {
   EXPECT_LE(asked * kBackOff, now_.mono - since + kBackOff);
 }
 
+TEST_F(SchemaLookUpsTest, ResumeAsksAtOnceForWhatWaitsForTheRegistry) {
+  answer_["away"] = absl::UnavailableError("away");
+  Need("away");
+  EXPECT_THAT(Answer(), ElementsAre("away"));
+  EXPECT_THAT(Answer(), IsEmpty());
+  look_ups_.Resume(now_);
+  EXPECT_THAT(Answer(), ElementsAre("away"));
+}
+
 TEST_F(SchemaLookUpsTest, UnclearAnswersDecideAfterAMinute) {
   Need("bad");
   EXPECT_THAT(Answer(), ElementsAre("bad"));
