@@ -26,7 +26,6 @@
 #include "pipeline/halt.h"
 #include "pipeline/held_topics.h"
 #include "pipeline/progress_keeper.h"
-#include "pipeline/row_records.h"
 #include "pipeline/undeliverables.h"
 
 namespace walpost::pipeline {

@@ -31,7 +31,7 @@
 #include "pipeline/intake.h"
 #include "pipeline/options.h"
 #include "pipeline/progress_keeper.h"
-#include "pipeline/row_records.h"
+#include "pipeline/schema_look_ups.h"
 #include "pipeline/server_errors.h"
 #include "pipeline/source_timers.h"
 #include "pipeline/status_clock.h"

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "pipeline/row_records.h"
+#include "pipeline/schema_look_ups.h"
 
 namespace walpost::pipeline {
 namespace {
