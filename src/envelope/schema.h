@@ -12,7 +12,6 @@
 #pragma once
 
 #include <array>
-#include <chrono>
 #include <cstdint>
 #include <deque>
 #include <optional>
@@ -35,10 +34,6 @@ inline constexpr std::string_view kSchemaHeader = "__value_schema_id";
 inline constexpr std::string_view kEnvelopeRecord = "walpost.v1.Envelope";
 inline constexpr std::size_t kSchemaRoom = 48;
 inline constexpr std::size_t kSchemaNamesMax = 900;
-// The registry answers, and not about a schema: that decides after this time together for all of a
-// source, and after so many answers for each.
-inline constexpr std::chrono::milliseconds kSchemaUnclearFor{60'000};
-inline constexpr int kSchemaUnclearAnswers = 3;
 
 struct FramingOptions {
   Framing framing = Framing::kNone;

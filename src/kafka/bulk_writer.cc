@@ -89,7 +89,11 @@ std::string WhyItTakesNothing(const absl::Status& looked_up) {
 }  // namespace
 
 absl::Status BulkWriter::MakeClient(delivery::Sink::Mode mode) {
-  ASSIGN_OR_RETURN(Conf conf, BuildConf(options_, mode, producer_limits_));
+  absl::StatusOr<Conf> built = BuildConf(options_, mode, producer_limits_);
+  if (!built.ok()) {  // says nothing about a record
+    return absl::FailedPreconditionError(built.status().message());
+  }
+  Conf conf = *std::move(built);
   compressed_ = Compresses(conf.get());
   std::array<char, 512> error{};
   for (const auto& [name, value] :
@@ -101,7 +105,7 @@ absl::Status BulkWriter::MakeClient(delivery::Sink::Mode mode) {
   }
   rd_kafka_t* client = rd_kafka_new(RD_KAFKA_PRODUCER, conf.get(), error.data(), error.size());
   if (client == nullptr) {
-    return absl::InvalidArgumentError("sink.kafka.properties: " + Shown(error.data(), options_));
+    return absl::FailedPreconditionError("sink.kafka.properties: " + Shown(error.data(), options_));
   }
   (void)conf.release();  // rd_kafka_new took it
   client_ = OwnProducer(client);
@@ -122,7 +126,9 @@ absl::StatusOr<BulkWriter::Target*> BulkWriter::TargetOf(const std::string& topi
   }
   RETURN_IF_ERROR(Flush());
   Target target;
+  const auto began = steady_clock::now();
   RETURN_IF_ERROR(LookUp(topic, &target));
+  waited_ += target.takes_nothing.empty() ? milliseconds(0) : steady_clock::now() - began;
   return &targets_.emplace(topic, target).first->second;
 }
 
@@ -131,7 +137,10 @@ absl::Status BulkWriter::LookUp(const std::string& topic, Target* target,
                                 delivery::Sink::Mode mode) {
   RETURN_IF_ERROR(MakeClient(mode));  // only a new one asks each broker
   const absl::StatusOr<std::int32_t> partitions =
-      CountPartitions(options_, client_.get(), topic, patience_, options_.unknown_topic_wait);
+      CountPartitions(options_, client_.get(), topic, patience_,
+                      waited_ >= kWaitsMax * options_.unknown_topic_wait
+                          ? UnseenFor{milliseconds(0), milliseconds(0)}
+                          : UnseenFor{.hidden = options_.unknown_topic_wait});
   target->takes_nothing = WhyItTakesNothing(partitions.status());
   if (!target->takes_nothing.empty()) {
     // Asked once: who leaves such records out would wait for each.
@@ -231,14 +240,20 @@ std::vector<ClosedTopic> BulkWriter::TakeClosedTopics() {
   return closed;
 }
 
-absl::Status BulkWriter::Write(const envelope::Record& record) {
+absl::StatusOr<bool> BulkWriter::TakesSomething(const envelope::Record& record) {
   RETURN_IF_ERROR(failure_);
+  const absl::StatusOr<Target*> target = TargetOf(std::string(record.topic));
+  if (!target.ok()) {
+    return base::Annotate(target.status(), absl::StrFormat("event '%s'", HeaderOf(record, "id")));
+  }
+  return (*target)->takes_nothing.empty();
+}
+
+absl::Status BulkWriter::Write(const envelope::Record& record) {
+  RETURN_IF_ERROR(TakesSomething(record).status());
   const std::string topic(record.topic);
   const std::string id(HeaderOf(record, "id"));
   const absl::StatusOr<Target*> target = TargetOf(topic);
-  if (!target.ok()) {
-    return base::Annotate(target.status(), absl::StrFormat("event '%s'", id));
-  }
   ASSIGN_OR_RETURN(const Answer fits, CheckForLong(record, *target));
   if (!fits.status.ok()) {
     const absl::Status rejected = LeaveOut(topic, id, fits.status);

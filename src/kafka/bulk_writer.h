@@ -62,6 +62,9 @@ class BulkWriter {
   // So that nobody asks about each of them, or waits for an answer.
   void KnowUnseen(const UnseenTopics& topics);
 
+  // False: its topic does not exist, or a right is missing, so that Write rejects the record.
+  absl::StatusOr<bool> TakesSomething(const envelope::Record& record);
+
   // The time of the record is that of the produce.
   absl::Status Write(const envelope::Record& record);
 

@@ -88,7 +88,7 @@ absl::Status Disputed(const std::string& topic, const std::string& dispute) {
 
 absl::StatusOr<TopicLeaders> AskForLeaders(const KafkaOptions& options, rd_kafka_t* client,
                                            const std::string& topic, milliseconds timeout,
-                                           milliseconds hidden_for) {
+                                           const UnseenFor& unseen_for) {
   auto deadline = steady_clock::now() + timeout;
   Brokers brokers;
   TopicLeaders answer;
@@ -98,7 +98,7 @@ absl::StatusOr<TopicLeaders> AskForLeaders(const KafkaOptions& options, rd_kafka
   absl::StatusOr<std::size_t> last = ask(timeout);
   if (IsUnseen(last.status())) {
     ASSIGN_OR_RETURN(const UnseenTopics unseen,
-                     FindUnseenTopics(options, {topic}, TimeLeft(deadline), hidden_for));
+                     FindUnseenTopics(options, {topic}, TimeLeft(deadline), unseen_for));
     if (const auto found = unseen.find(topic); found != unseen.end()) {
       return TopicStatus(topic, found->second == Unseen::kUnknown
                                     ? RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART
@@ -132,9 +132,9 @@ absl::StatusOr<TopicLeaders> AskForLeaders(const KafkaOptions& options, rd_kafka
 
 absl::StatusOr<std::int32_t> CountPartitions(const KafkaOptions& options, rd_kafka_t* client,
                                              const std::string& topic, milliseconds timeout,
-                                             milliseconds hidden_for) {
+                                             const UnseenFor& unseen_for) {
   ASSIGN_OR_RETURN(const TopicLeaders answer,
-                   AskForLeaders(options, client, topic, timeout, hidden_for));
+                   AskForLeaders(options, client, topic, timeout, unseen_for));
   if (answer.leaders.empty()) {
     return Disputed(topic, answer.dispute);
   }

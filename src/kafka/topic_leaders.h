@@ -32,18 +32,17 @@ struct TopicLeaders {
 };
 
 // Brokers are asked until all have answered, or no other one has for kNextBrokerFor. `client` must
-// be new: after a second it asks only the one that it used last. That the topic is hidden must last
-// for `hidden_for`.
+// be new: after a second it asks only the one that it used last.
 absl::StatusOr<TopicLeaders> AskForLeaders(const KafkaOptions& options, rd_kafka_t* client,
                                            const std::string& topic,
                                            std::chrono::milliseconds timeout,
-                                           std::chrono::milliseconds hidden_for = kUnknownFor);
+                                           const UnseenFor& unseen_for = {});
 
-// The number of its partitions, of which `client` knows. Else as AskForLeaders.
+// The number of its partitions. `client` knows them, if there was time. Else as AskForLeaders.
 absl::StatusOr<std::int32_t> CountPartitions(const KafkaOptions& options, rd_kafka_t* client,
                                              const std::string& topic,
                                              std::chrono::milliseconds timeout,
-                                             std::chrono::milliseconds hidden_for = kUnknownFor);
+                                             const UnseenFor& unseen_for = {});
 
 // AskAgreedLeaders - asks the leaders of a topic, when all brokers name the same ones.
 // Why: a leader that is cut off from the controller may still answer clients, while another one

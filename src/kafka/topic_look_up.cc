@@ -124,7 +124,8 @@ int WeightOf(rd_kafka_resp_err_t error) {
 }
 
 // What Kafka says of each: a topic that some broker knows is there.
-void AskTogether(const KafkaOptions& options, TopicQuestions* questions) {
+void AskTogether(const KafkaOptions& options, TopicQuestions* questions,
+                 milliseconds next_broker_for = kNextBrokerForLookUp) {
   std::vector<std::string> names;
   std::map<std::string_view, TopicQuestion*> by_name;
   for (TopicQuestion& question : questions->each) {
@@ -146,7 +147,7 @@ void AskTogether(const KafkaOptions& options, TopicQuestions* questions) {
   };
   questions->answered = std::min(
       questions->answered,
-      AskEachBroker(options, names, on_topic, kNextBrokerForLookUp, &questions->silent_brokers));
+      AskEachBroker(options, names, on_topic, next_broker_for, &questions->silent_brokers));
 }
 
 // Of those that are not there, may not be described, or have fewer partitions than before, by what
@@ -293,11 +294,12 @@ absl::Status Undecided(const std::vector<std::string>& names, Answered answered,
 
 absl::StatusOr<UnseenTopics> FindUnseenTopics(const KafkaOptions& options,
                                               std::vector<std::string> names, milliseconds timeout,
-                                              milliseconds hidden_for) {
+                                              const UnseenFor& unseen_for) {
   UnseenTopics unseen;
   const auto began = steady_clock::now();
   auto heard_at = began;  // all of them
   int unheard = 0;
+  milliseconds next_broker_for = kNextBrokerForLookUp;
   for (;;) {
     const auto asked_after = steady_clock::now() - began;
     std::vector<std::string> again;
@@ -308,7 +310,7 @@ absl::StatusOr<UnseenTopics> FindUnseenTopics(const KafkaOptions& options,
       for (std::size_t i = first; i < std::min(first + kNamesTogether, names.size()); ++i) {
         questions.each.emplace_back().name = names[i];
       }
-      AskTogether(options, &questions);
+      AskTogether(options, &questions, next_broker_for);
       answered = std::min(answered, questions.answered);
       silent = std::move(questions.silent_brokers);
       for (const TopicQuestion& question : questions.each) {
@@ -319,7 +321,7 @@ absl::StatusOr<UnseenTopics> FindUnseenTopics(const KafkaOptions& options,
         if (is_unseen) {
           unseen.emplace(question.name, unknown ? Unseen::kUnknown : Unseen::kHidden);
         }
-        const bool lasts = asked_after >= (unknown ? kUnknownFor : hidden_for);
+        const bool lasts = asked_after >= (unknown ? unseen_for.unknown : unseen_for.hidden);
         if (questions.answered == Answered::kNone ||
             (is_unseen && !(lasts && questions.answered == Answered::kEach))) {
           again.push_back(question.name);
@@ -330,9 +332,13 @@ absl::StatusOr<UnseenTopics> FindUnseenTopics(const KafkaOptions& options,
     if (names.empty()) {
       return unseen;
     }
-    // A pass over many names may take longer than `timeout`.
-    unheard = answered == Answered::kEach ? 0 : unheard + 1;
-    heard_at = answered == Answered::kEach ? steady_clock::now() : heard_at;
+    if (answered == Answered::kEach) {
+      heard_at = steady_clock::now();
+      unheard = 0;
+    } else {  // a broker may be slow, or far away
+      next_broker_for = std::min(2 * next_broker_for, std::max(timeout, next_broker_for));
+      ++unheard;  // one pass over many names may take longer than `timeout`
+    }
     if (unheard >= kUnheardMin && TimeLeft(heard_at + timeout).count() == 0) {
       return Undecided(names, answered, silent);
     }

@@ -175,14 +175,19 @@ enum class Unseen : std::uint8_t {
 
 using UnseenTopics = std::map<std::string, Unseen>;
 
-// Those of `names` that are not seen. That one is unknown is believed after kUnknownFor, and that
-// it is hidden after `hidden_for`: one wait for all of them, and none when all are known. All
-// brokers must say so. Those are the brokers that are listed by those that answer.
+// How long all brokers must say so before it is believed.
+struct UnseenFor {
+  std::chrono::milliseconds unknown = kUnknownFor;
+  std::chrono::milliseconds hidden = kUnknownFor;
+};
+
+// Those of `names` that are not seen: one wait for all of them, and none when all are known. "All
+// brokers" are those that are listed by those that answer.
 // Errors: kUnavailable when one of them does not answer for `timeout`, or nobody does: it may know
 //   a topic that the others do not know. While all answer, no time is too short.
 absl::StatusOr<UnseenTopics> FindUnseenTopics(const KafkaOptions& options,
                                               std::vector<std::string> names,
                                               std::chrono::milliseconds timeout,
-                                              std::chrono::milliseconds hidden_for);
+                                              const UnseenFor& unseen_for);
 
 }  // namespace walpost::kafka

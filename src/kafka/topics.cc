@@ -334,11 +334,11 @@ absl::StatusOr<TopicCheck> CheckDisputed(const KafkaOptions& options, const std:
     ASSIGN_OR_RETURN(const Producer client, MakeClient(options, RD_KAFKA_CONSUMER));
     const auto partitions = CountPartitions(options, client.get(), name, timeout);
     TopicCheck check = CheckTopic(client.get(), name, timeout);
-    if (partitions.ok() && IsUnseen(check) && TimeLeft(deadline).count() > 0) {
-      continue;
+    if (!partitions.ok() || !IsUnseen(check) || TimeLeft(deadline).count() == 0) {
+      check.found = partitions.ok() ? check.found : partitions.status();
+      return check;
     }
-    check.found = partitions.ok() ? check.found : partitions.status();
-    return check;
+    rd_kafka_poll(client.get(), kLookAgainAfterMs);
   }
 }
 
@@ -351,7 +351,7 @@ absl::Status AskOthers(const KafkaOptions& options, std::chrono::milliseconds ti
       names.push_back(check.topic);
     }
   }
-  const auto unseen = FindUnseenTopics(options, names, timeout, kUnknownFor);
+  const auto unseen = FindUnseenTopics(options, names, timeout, UnseenFor());
   for (TopicCheck& check : *checks) {
     if (!IsUnseen(check)) {
       continue;

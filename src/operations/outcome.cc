@@ -33,15 +33,16 @@ Outcome Failed(const absl::Status& status) {
   return Outcome{ExitCodeOf(status), "", std::string(status.message())};
 }
 
-Outcome Done(std::uint64_t closed_out) {
-  return closed_out == 0
+Outcome Done(std::uint64_t curable_out) {
+  return curable_out == 0
              ? Outcome()
              : Outcome{
                    kExitData, "",
-                   absl::StrFormat("%d event(s) were left out, since their topics take nothing: "
-                                   "create these topics, or grant the rights, then send the "
-                                   "events (docs/database.md, \"Send events again\")",
-                                   closed_out)};
+                   absl::StrFormat("%d event(s) were left out, since their topics take nothing, or "
+                                   "the registry rejects their schemas: create these topics, grant "
+                                   "the rights, or register the schemas, then send the events "
+                                   "(docs/database.md, \"Send events again\")",
+                                   curable_out)};
 }
 
 }  // namespace walpost::operations

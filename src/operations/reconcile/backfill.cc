@@ -214,6 +214,8 @@ absl::Status Backfill::CheckIds() {
 
 // Rows that are written after this are compared again when they are sent.
 absl::Status Backfill::CheckTopics() {
+  RETURN_IF_ERROR(
+      Framer(options_.pipeline.registry, envelope::FramingsOf(options_.pipeline.outboxes)).Open());
   ASSIGN_OR_RETURN(std::set<std::string> topics, TopicsOfGap());
   ASSIGN_OR_RETURN(const kafka::UnseenTopics unseen,
                    FindUnseen(options_.pipeline, {topics.begin(), topics.end()}));
@@ -323,7 +325,7 @@ absl::StatusOr<std::string> Backfill::Send(std::uint32_t source) {
   RETURN_IF_ERROR(Note(name, table.left));
   const SettledRows& settled_rows = table.settled_rows;
   std::string line = absl::StrFormat("%s%s: %s", label, name, sender_->TakeAccount());
-  closed_out_ += sender_->closed_out();
+  curable_out_ += sender_->curable_out();
   if (settled_rows.in_topic > 0) {
     line += absl::StrFormat(", %d %s", settled_rows.in_topic,
                             gap_ ? "are in Kafka already" : "had been sent before");
@@ -434,7 +436,8 @@ absl::Status Backfill::Note(const std::string& table, const Left& left) {
     // Now, since whoever goes on after an interruption passes these rows by.
     RETURN_IF_ERROR(NoteSkipped(options_.pipeline, "",
                                 absl::StrFormat("rows of %s were left out: they can be no records, "
-                                                "or their topics take nothing",
+                                                "the registry rejects their schemas, or their "
+                                                "topics take nothing",
                                                 table))
                         .status());
     left_out_noted_ = true;

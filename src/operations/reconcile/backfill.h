@@ -85,7 +85,7 @@ class Backfill {
   absl::StatusOr<std::string> Run(RowsLock* lock);
 
   // Of Run: rows that were left out since their topics take nothing.
-  std::uint64_t closed_out() const { return closed_out_; }
+  std::uint64_t curable_out() const { return curable_out_; }
 
  private:
   struct Left {
@@ -134,7 +134,7 @@ class Backfill {
   std::string snapshot_;
   envelope::SchemaTable schemas_;
   std::optional<RowSender> sender_;
-  std::uint64_t closed_out_ = 0;
+  std::uint64_t curable_out_ = 0;
   bool left_out_noted_ = false;
   SharedIds shared_ids_;
   std::map<std::uint32_t, Table> tables_;  // by source

@@ -146,7 +146,7 @@ absl::Status Reconciliation::Add(const ReadRow& row, std::uint64_t number,
 absl::StatusOr<kafka::UnseenTopics> FindUnseen(const PipelineSettings& pipeline,
                                                std::vector<std::string> names) {
   return kafka::FindUnseenTopics(pipeline.kafka, std::move(names), pipeline.kafka_timeout,
-                                 pipeline.kafka.unknown_topic_wait);
+                                 {.hidden = pipeline.kafka.unknown_topic_wait});
 }
 
 // While this looks, an event may go from the dead letters into its topic, or become a dead letter.

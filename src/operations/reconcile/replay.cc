@@ -94,7 +94,7 @@ class Replayer {
 
   const std::string& text() const { return text_; }
 
-  std::uint64_t closed_out() const { return sender_.closed_out(); }
+  std::uint64_t curable_out() const { return sender_.curable_out(); }
 
  private:
   std::string Name(std::uint32_t source) const {
@@ -338,7 +338,7 @@ Outcome Replay(const ReplayOptions& options) {
   }
   Replayer replayer(options);
   const absl::Status status = replayer.Run();
-  Outcome outcome = status.ok() ? Done(replayer.closed_out()) : Failed(status);
+  Outcome outcome = status.ok() ? Done(replayer.curable_out()) : Failed(status);
   outcome.output = replayer.text();
   return outcome;
 }

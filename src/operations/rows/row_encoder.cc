@@ -16,21 +16,33 @@
 
 namespace walpost::operations {
 
+absl::Status Framer::Open() {
+  if (resolver_ == nullptr && !options_.urls.empty()) {
+    auto resolver = registry::Resolver::Create(options_, framings_);
+    if (!resolver.ok()) {  // says nothing about a record
+      return absl::FailedPreconditionError(resolver.status().message());
+    }
+    resolver_ = *std::move(resolver);
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<std::string> Framer::FrameFor(const envelope::SchemaNeed& need) {
   if (options_.urls.empty()) {
     return absl::FailedPreconditionError(
         "it was meant to go out with a schema of a Schema Registry: give schema_registry.url");
   }
-  if (resolver_ == nullptr) {
-    ASSIGN_OR_RETURN(resolver_, registry::Resolver::Create(options_, framings_));
-  }
+  RETURN_IF_ERROR(Open());
   const absl::StatusOr<envelope::Schema> schema = resolver_->Resolve(need);
   if (absl::IsUnavailable(schema.status()) || absl::IsAborted(schema.status())) {
     return schema.status();
   }
+  if (absl::IsOutOfRange(schema.status())) {
+    return absl::InvalidArgumentError(schema.status().message());
+  }
   const absl::StatusOr<std::string> frame =
       schema.ok() ? FrameOf(need, *schema) : absl::StatusOr<std::string>(schema.status());
-  return frame.ok() ? frame : absl::InvalidArgumentError(frame.status().message());
+  return frame.ok() ? frame : absl::NotFoundError(frame.status().message());
 }
 
 absl::StatusOr<envelope::Record> Framer::Frame(const envelope::Record& record,
@@ -45,10 +57,15 @@ absl::StatusOr<envelope::Record> Framer::Frame(const envelope::Record& record,
   const envelope::SchemaNeed& need = schemas.entry(record.schema).need;
   auto found = frames_.find(record.schema);
   if (found == frames_.end()) {
-    ASSIGN_OR_RETURN(std::string frame, FrameFor(need));
+    absl::StatusOr<std::string> frame = FrameFor(need);
+    if (!frame.ok() && !absl::IsInvalidArgument(frame.status()) &&
+        !absl::IsNotFound(frame.status())) {
+      return frame.status();
+    }
     found = frames_.emplace(record.schema, std::move(frame)).first;
   }
-  return Framed(record, need.framing, found->second);
+  RETURN_IF_ERROR(found->second.status());
+  return Framed(record, need.framing, *found->second);
 }
 
 namespace {

@@ -36,26 +36,31 @@ namespace walpost::operations {
 // Framer - gives a record that a verb sends the bytes of its schema, as the stream would.
 // Why: no dead letter and no row holds them, and the registry may know another schema by now.
 // Thread: one owner; blocking.
-// Errors: kInvalidArgument (what the registry says about its schema), kAborted (it answers, but not
-//   about that schema), kUnavailable, kFailedPrecondition (no registry is configured).
+// Errors: kInvalidArgument (it can have no schema), kNotFound (the registry has none for it, or a
+//   wrong one; asked once), kAborted (it answers, but not about that schema), kUnavailable,
+//   kFailedPrecondition (no registry is configured, or a descriptor set cannot be used).
 class Framer {
  public:
   // `framings` by the numbers in SchemaNeed::source.
   Framer(registry::RegistryOptions options, std::vector<envelope::FramingOptions> framings)
       : options_(std::move(options)), framings_(std::move(framings)) {}
 
-  absl::StatusOr<std::string> FrameFor(const envelope::SchemaNeed& need);
+  // Reads the descriptor sets, where a registry is configured.
+  absl::Status Open();
 
   // A record with room, as an encoder makes them; one that needs nothing stays as it is.
   absl::StatusOr<envelope::Record> Frame(const envelope::Record& record,
                                          const envelope::SchemaTable& schemas);
 
  private:
+  absl::StatusOr<std::string> FrameFor(const envelope::SchemaNeed& need);
+
   const registry::RegistryOptions options_;
   const std::vector<envelope::FramingOptions> framings_;
-  std::shared_ptr<registry::Resolver> resolver_;              // null until needed
-  std::map<envelope::SchemaTable::Ref, std::string> frames_;  // of one table of schemas
-  std::uint64_t epoch_ = 0;                                   // of the table
+  std::shared_ptr<registry::Resolver> resolver_;  // null until needed
+  // Of one table of schemas; or why there is none.
+  std::map<envelope::SchemaTable::Ref, absl::StatusOr<std::string>> frames_;
+  std::uint64_t epoch_ = 0;  // of the table
 };
 
 // Of outbox.events, and of other tables that have one: the transaction that made the row.

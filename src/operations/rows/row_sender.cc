@@ -1,7 +1,5 @@
 #include "operations/rows/row_sender.h"
 
-#include <poll.h>
-
 #include <algorithm>
 #include <utility>
 
@@ -16,7 +14,6 @@ namespace walpost::operations {
 namespace {
 
 constexpr std::size_t kTopicsNamedMax = 10;
-constexpr std::chrono::milliseconds kAskAgainAfter{1'000};
 
 }  // namespace
 
@@ -95,38 +92,38 @@ absl::Status RowSender::SendRow(const ReadRow& row, const envelope::SchemaTable&
   return row.record.ok() ? Send(*row.record, schemas) : Reject(row.id, row.record.status());
 }
 
-// As in the stream, a name that a writer chose does not hold up the others without end.
-absl::StatusOr<envelope::Record> RowSender::Frame(const envelope::Record& record,
-                                                  const envelope::SchemaTable& schemas) {
-  absl::StatusOr<envelope::Record> framed = framer_.Frame(record, schemas);
-  for (int unclear = 1; leave_out_ && absl::IsAborted(framed.status()); ++unclear) {
-    const bool patience_is_over = unclear_for_ >= envelope::kSchemaUnclearFor;
-    if (patience_is_over && unclear >= envelope::kSchemaUnclearAnswers) {
-      return absl::InvalidArgumentError(framed.status().message());
-    }
-    if (!patience_is_over) {
-      poll(nullptr, 0, static_cast<int>(kAskAgainAfter.count()));
-      unclear_for_ += kAskAgainAfter;
-    }
-    framed = framer_.Frame(record, schemas);
-  }
-  return framed;
-}
-
 absl::Status RowSender::Send(envelope::Record record, const envelope::SchemaTable& schemas) {
   ASSIGN_OR_RETURN(const bool parked, Follow(record, schemas));
   if (parked) {
     return absl::OkStatus();
   }
-  const absl::StatusOr<envelope::Record> framed = Frame(record, schemas);
+  // A schema of a topic that takes nothing is not asked for, nor registered.
+  ASSIGN_OR_RETURN(const bool takes_something, writer_.TakesSomething(record));
+  if (!takes_something) {
+    return writer_.Write(record);
+  }
+  const absl::StatusOr<envelope::Record> framed = framer_.Frame(record, schemas);
   if (!framed.ok()) {
-    return Reject(std::string(HeaderOf(record, "id")), framed.status());
+    return RejectSchema(std::string(HeaderOf(record, "id")), framed.status());
   }
   record = *framed;
   const std::vector<envelope::RecordHeader> headers =
       envelope::RedeliveryHeaders(record.headers, kind_, "");
   record.headers = headers;
   return writer_.Write(record);
+}
+
+absl::Status RowSender::RejectSchema(const std::string& id, const absl::Status& why) {
+  if (absl::IsAborted(why)) {
+    return absl::AbortedError(absl::StrFormat(
+        "event '%s': %s: let walpost read this subject, or fix the row or delete it",
+        Printable(id, base::kShownBytesMax), std::string(why.message())));
+  }
+  if (!absl::IsNotFound(why)) {
+    return Reject(id, why);
+  }
+  schemas_out_ += leave_out_ ? 1 : 0;
+  return Reject(id, absl::InvalidArgumentError(why.message()));
 }
 
 absl::Status RowSender::Reject(const std::string& id, const absl::Status& why) {
@@ -161,16 +158,21 @@ std::string RowSender::TakeAccount() {
           absl::StrFormat("'%s' (%s)", Printable(topic.name, base::kShownBytesMax), topic.why));
     }
   }
-  if (const std::uint64_t no_records = std::exchange(left_out_, 0) - closed_out; no_records > 0) {
+  const std::uint64_t schemas_out = std::exchange(schemas_out_, 0);
+  if (const std::uint64_t no_records = std::exchange(left_out_, 0) - closed_out - schemas_out;
+      no_records > 0) {
     text += absl::StrFormat(
         ", %d left out, since they can be no records, or their topics do not take them",
         no_records);
+  }
+  if (schemas_out > 0) {
+    text += absl::StrFormat(", %d left out, since the registry rejects their schemas", schemas_out);
   }
   if (closed_out > 0) {
     text += absl::StrFormat(", %d left out, since their topics take nothing: %s", closed_out,
                             absl::StrJoin(topics, ", "));
   }
-  closed_out_ += closed_out;
+  curable_out_ += closed_out + schemas_out;
   return text;
 }
 

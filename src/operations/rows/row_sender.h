@@ -61,9 +61,9 @@ class RowSender {
   // Since the last call: how much was sent, and left out, in words.
   std::string TakeAccount();
 
-  // Rows that were left out since their topics take nothing at all: other than a row that can be no
-  // record, they are still missing there.
-  std::uint64_t closed_out() const { return closed_out_; }
+  // Rows that were left out since their topics take nothing at all, or the registry rejects their
+  // schemas: other than a row that can be no record, they are still missing.
+  std::uint64_t curable_out() const { return curable_out_; }
 
   // Since the last account, whatever the reason.
   std::uint64_t left_out() const { return left_out_; }
@@ -73,8 +73,7 @@ class RowSender {
 
  private:
   absl::Status Send(envelope::Record record, const envelope::SchemaTable& schemas);
-  absl::StatusOr<envelope::Record> Frame(const envelope::Record& record,
-                                         const envelope::SchemaTable& schemas);
+  absl::Status RejectSchema(const std::string& id, const absl::Status& why);
   absl::Status Reject(const std::string& id, const absl::Status& why);
   // False: its key is not parked.
   absl::StatusOr<bool> Follow(const envelope::Record& record, const envelope::SchemaTable& schemas);
@@ -90,9 +89,9 @@ class RowSender {
   const std::string kind_;
   const OnWarning on_warning_;
   bool leave_out_ = false;
-  std::chrono::milliseconds unclear_for_{0};  // the registry answered, but not about a schema
   std::uint64_t left_out_ = 0;
-  std::uint64_t closed_out_ = 0;
+  std::uint64_t schemas_out_ = 0;
+  std::uint64_t curable_out_ = 0;
 };
 
 // Id - the id of an event as rows, records and dead letters have it, to find what is about the same

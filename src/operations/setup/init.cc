@@ -73,7 +73,7 @@ class Initializer {
 
   const std::string& done() const { return done_; }
 
-  std::uint64_t closed_out() const { return backfill_ ? backfill_->closed_out() : 0; }
+  std::uint64_t curable_out() const { return backfill_ ? backfill_->curable_out() : 0; }
 
  private:
   void Say(const std::string& line) { done_ += line + "\n"; }
@@ -425,7 +425,7 @@ Outcome Init(const InitOptions& options) {
   }
   Initializer initializer(options, &*connection);
   const absl::Status status = initializer.Run();
-  Outcome outcome = status.ok() ? Done(initializer.closed_out()) : Failed(status);
+  Outcome outcome = status.ok() ? Done(initializer.curable_out()) : Failed(status);
   outcome.output = initializer.done();
   return outcome;
 }

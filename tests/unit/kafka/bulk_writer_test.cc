@@ -124,7 +124,7 @@ TEST_F(BulkWriterTest, UnseenTopicsAreBelievedToBeHiddenAfterTheWait) {
   mock_.FailTopic("orders", kDenied);
   constexpr milliseconds kWait{1'000};
   const auto began = steady_clock::now();
-  const auto unseen = FindUnseenTopics(Options(kWait), {"orders"}, kPatience, kWait);
+  const auto unseen = FindUnseenTopics(Options(kWait), {"orders"}, kPatience, {.hidden = kWait});
   ASSERT_TRUE(unseen.ok()) << unseen.status();
   EXPECT_THAT(*unseen, ElementsAre(std::pair("orders", Unseen::kHidden)));
   EXPECT_GE(steady_clock::now() - began, kWait / 2);

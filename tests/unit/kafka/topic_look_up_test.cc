@@ -134,7 +134,9 @@ TEST(FindUnseenTopicsTest, TopicsThatABrokerWithoutAnAnswerMayKnowAreUndecided) 
   KafkaOptions options;
   options.properties = {{"bootstrap.servers", kafka.bootstrap()}};
   const auto find = [&](const std::string& topic, milliseconds timeout) {
-    return FindUnseenTopics(options, {topic}, timeout, milliseconds(0)).status().code();
+    return FindUnseenTopics(options, {topic}, timeout, UnseenFor{.hidden = milliseconds(0)})
+        .status()
+        .code();
   };
   EXPECT_EQ(find("orders", kUnknownFor + milliseconds(500)), absl::StatusCode::kUnavailable);
   EXPECT_EQ(find("hidden", milliseconds(500)), absl::StatusCode::kUnavailable);
@@ -142,7 +144,9 @@ TEST(FindUnseenTopicsTest, TopicsThatABrokerWithoutAnAnswerMayKnowAreUndecided) 
   const absl::StatusOr<Producer> client = MakeClient(options, RD_KAFKA_CONSUMER);
   ASSERT_TRUE(client.ok()) << client.status();
   const auto ask = [&](const std::string& topic, milliseconds timeout) {
-    return AskForLeaders(options, client->get(), topic, timeout, milliseconds(0)).status().code();
+    return AskForLeaders(options, client->get(), topic, timeout, {.hidden = milliseconds(0)})
+        .status()
+        .code();
   };
   EXPECT_EQ(ask("hidden", milliseconds(2'000)), absl::StatusCode::kUnavailable);
   kafka.SetDelay(0, /*broker=*/2);
@@ -160,7 +164,7 @@ TEST(FindUnseenTopicsTest, TopicsThatNoBrokerKnowsAreUnknownHoweverLongTheQuesti
     names.push_back("none" + std::to_string(i));
     kafka.FailTopic(names.back(), RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART);
   }
-  const auto unseen = FindUnseenTopics(options, names, milliseconds(0), milliseconds(0));
+  const auto unseen = FindUnseenTopics(options, names, milliseconds(0), UnseenFor());
   ASSERT_TRUE(unseen.ok()) << unseen.status();
   EXPECT_EQ(unseen->size(), names.size());
 }
@@ -176,11 +180,11 @@ TEST(AskForLeadersTest, TopicThatIsShownAfterALongWaitIsFound) {
   ASSERT_TRUE(client.ok()) << client.status();
   kafka.FailTopic("none", RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART);
   const auto given = std::async(std::launch::async, [&] {
-    EXPECT_TRUE(FindUnseenTopics(options, {"none"}, milliseconds(0), milliseconds(0)).ok());
+    EXPECT_TRUE(FindUnseenTopics(options, {"none"}, milliseconds(0), UnseenFor()).ok());
     kafka.FailTopic("orders", RD_KAFKA_RESP_ERR_NO_ERROR);
   });
-  const auto partitions =
-      CountPartitions(options, client->get(), "orders", milliseconds(1'000), kUnknownFor * 20);
+  const auto partitions = CountPartitions(options, client->get(), "orders", milliseconds(1'000),
+                                          {.hidden = kUnknownFor * 20});
   ASSERT_TRUE(partitions.ok()) << partitions.status();
   EXPECT_EQ(*partitions, 2);
 }
@@ -190,9 +194,8 @@ TEST(FindUnseenTopicsTest, TopicsAreUndecidedWhereNobodyAnswers) {
   kafka.SetDown(true);
   KafkaOptions options;
   options.properties = {{"bootstrap.servers", kafka.bootstrap()}};
-  EXPECT_EQ(
-      FindUnseenTopics(options, {"orders"}, milliseconds(500), milliseconds(0)).status().code(),
-      absl::StatusCode::kUnavailable);
+  EXPECT_EQ(FindUnseenTopics(options, {"orders"}, milliseconds(500), UnseenFor()).status().code(),
+            absl::StatusCode::kUnavailable);
 }
 
 TEST_F(TopicLookUpTest, LeadersThatTheBrokerNamesTooAreAgreed) {
