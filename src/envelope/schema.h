@@ -12,6 +12,7 @@
 #pragma once
 
 #include <array>
+#include <chrono>
 #include <cstdint>
 #include <deque>
 #include <optional>
@@ -34,6 +35,13 @@ inline constexpr std::string_view kSchemaHeader = "__value_schema_id";
 inline constexpr std::string_view kEnvelopeRecord = "walpost.v1.Envelope";
 inline constexpr std::size_t kSchemaRoom = 48;
 inline constexpr std::size_t kSchemaNamesMax = 900;
+// The registry answers, and not about a schema. That decides after this time, which the schemas of
+// a source have together, and after so many answers about each of them.
+inline constexpr std::chrono::milliseconds kSchemaUnclearFor{60'000};
+inline constexpr int kSchemaUnclearAnswers = 3;
+inline constexpr std::chrono::milliseconds kSchemaAskAgainAfter{1'000};
+// Of the time between two answers, no more than this counts.
+inline constexpr std::chrono::milliseconds kSchemaCountedMax{10'000};
 
 struct FramingOptions {
   Framing framing = Framing::kNone;

@@ -32,6 +32,7 @@ constexpr milliseconds kDescribeAgainAfter{60'000};
 // Where all waits together are so many times unknown_topic_wait, a short one is enough. Else who
 // writes rows that no topic takes could hold up a verb without end.
 constexpr int kWaitsMax = 10;
+constexpr milliseconds kUnseenMin{30'000};  // also for topics that are not there
 constexpr const char* kDoesNotExist = "it does not exist: create it";
 constexpr const char* kMayNotDescribe =
     "walpost's Kafka user may not DESCRIBE it: the right to WRITE to it brings that along";
@@ -128,7 +129,7 @@ absl::StatusOr<BulkWriter::Target*> BulkWriter::TargetOf(const std::string& topi
   Target target;
   const auto began = steady_clock::now();
   RETURN_IF_ERROR(LookUp(topic, &target));
-  waited_ += target.takes_nothing.empty() ? milliseconds(0) : steady_clock::now() - began;
+  unseen_for_ += target.takes_nothing.empty() ? milliseconds(0) : steady_clock::now() - began;
   return &targets_.emplace(topic, target).first->second;
 }
 
@@ -136,11 +137,14 @@ absl::StatusOr<BulkWriter::Target*> BulkWriter::TargetOf(const std::string& topi
 absl::Status BulkWriter::LookUp(const std::string& topic, Target* target,
                                 delivery::Sink::Mode mode) {
   RETURN_IF_ERROR(MakeClient(mode));  // only a new one asks each broker
+  const milliseconds again = delivery::LastingRejections::kWaitAgain;
+  const UnseenFor unseen_for =
+      unseen_for_ <
+              std::max<steady_clock::duration>(kWaitsMax * options_.unknown_topic_wait, kUnseenMin)
+          ? UnseenFor{.hidden = options_.unknown_topic_wait}
+          : UnseenFor{again, std::min(again, options_.unknown_topic_wait)};
   const absl::StatusOr<std::int32_t> partitions =
-      CountPartitions(options_, client_.get(), topic, patience_,
-                      waited_ >= kWaitsMax * options_.unknown_topic_wait
-                          ? UnseenFor{milliseconds(0), milliseconds(0)}
-                          : UnseenFor{.hidden = options_.unknown_topic_wait});
+      CountPartitions(options_, client_.get(), topic, patience_, unseen_for);
   target->takes_nothing = WhyItTakesNothing(partitions.status());
   if (!target->takes_nothing.empty()) {
     // Asked once: who leaves such records out would wait for each.
@@ -227,6 +231,7 @@ absl::Status BulkWriter::LeaveOut(const std::string& topic, const std::string& i
   RETURN_IF_ERROR(on_rejected_(id, why));
   Target& target = targets_[topic];
   target.left_out += target.takes_nothing.empty() ? 0 : 1;
+  closed_out_ += target.takes_nothing.empty() ? 0 : 1;
   return absl::OkStatus();
 }
 

@@ -76,6 +76,9 @@ class BulkWriter {
 
   std::vector<ClosedTopic> TakeClosedTopics();
 
+  // Of all topics, since the beginning.
+  std::uint64_t closed_out() const { return closed_out_; }
+
  private:
   struct Target {
     std::string takes_nothing;   // why; empty = it takes records
@@ -126,7 +129,9 @@ class BulkWriter {
   bool compressed_ = false;
   delivery::LastingRejections by_look_ups_;
   delivery::LastingRejections by_brokers_;
-  std::chrono::steady_clock::duration waited_{0};   // for what might pass
+  std::chrono::steady_clock::duration waited_{0};      // for what might pass
+  std::chrono::steady_clock::duration unseen_for_{0};  // waited for topics that are not there
+  std::uint64_t closed_out_ = 0;
   std::uint64_t sequence_ = 0;                      // of the next record
   std::map<std::uint64_t, std::size_t> in_flight_;  // bytes, by sequence
   std::size_t in_flight_bytes_ = 0;

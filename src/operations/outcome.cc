@@ -39,8 +39,8 @@ Outcome Done(std::uint64_t curable_out) {
              : Outcome{
                    kExitData, "",
                    absl::StrFormat("%d event(s) were left out, since their topics take nothing, or "
-                                   "the registry rejects their schemas: create these topics, grant "
-                                   "the rights, or register the schemas, then send the events "
+                                   "no schema was found for them: create these topics, grant the "
+                                   "rights, or register the schemas, then send the events "
                                    "(docs/database.md, \"Send events again\")",
                                    curable_out)};
 }

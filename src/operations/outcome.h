@@ -45,7 +45,7 @@ int ExitCodeOf(const absl::Status& status);
 
 Outcome Failed(const absl::Status& status);
 
-// Done, but for rows whose topics take nothing at all: 65. 0 rows: as it is.
+// Done, but for rows whose topics take nothing at all, or without a schema: 65. 0 rows: as it is.
 Outcome Done(std::uint64_t curable_out);
 
 // On a terminal: what a long verb is at, and how far.

@@ -43,16 +43,15 @@ class SchemaLookUps {
   // A source's schemas have this time together, so that who names many of them holds up the others
   // once. It is time in which the registry answers, since the first unclear answer. It begins again
   // when the last of them gets a clear answer, and kUnclearKept after an unclear one.
-  static constexpr std::chrono::milliseconds kUnclearFor{60'000};
+  static constexpr std::chrono::milliseconds kUnclearFor = envelope::kSchemaUnclearFor;
   static constexpr std::chrono::milliseconds kUnclearKept{600'000};
   // Of each of them, the last answers must be unclear, and the registry not away between them.
-  static constexpr int kUnclearAnswers = 3;
+  static constexpr int kUnclearAnswers = envelope::kSchemaUnclearAnswers;
   static constexpr std::chrono::milliseconds kAwayMin{5'000};
   static constexpr std::size_t kNeedsMax = 16;
   // For what is due, and again for what was unclear.
-  static constexpr std::chrono::milliseconds kLookEvery{1'000};
-  // Of the time between two answers, no more than this counts.
-  static constexpr std::chrono::milliseconds kCountedMax{10'000};
+  static constexpr std::chrono::milliseconds kLookEvery = envelope::kSchemaAskAgainAfter;
+  static constexpr std::chrono::milliseconds kCountedMax = envelope::kSchemaCountedMax;
   static constexpr std::chrono::milliseconds kPause{100};  // while all that waits was unclear
   static constexpr std::chrono::milliseconds kTroubleKept{60'000};
 

@@ -4,6 +4,7 @@ import base64
 import json
 import signal
 import subprocess
+import time
 
 import pytest
 import servers
@@ -280,15 +281,39 @@ def test_verbs_leave_out_rows_whose_schema_is_rejected(make_pipeline, kafka, reg
     replayed = world.p.walpost.verb("replay", "--all", "--in-place", "--skip-undeliverable", check=False)
     assert replayed.returncode == 65 and all(event in replayed.stderr for event in bad), replayed
     assert "2 events sent, 1 left out, since they can be no records" in replayed.stdout, replayed
-    assert "2 left out, since the registry rejects their schemas" in replayed.stdout, replayed
+    assert "2 left out, since no schema was found for them" in replayed.stdout, replayed
     assert sum("not.Registered" in line for line in registry.asked) == 1, "asked once"
     assert world.p.walpost.stop() == 0
     recreated = world.p.walpost.verb("slot", "recreate", "--yes", "--skip-undeliverable", "--send-unproven", check=False)
-    assert recreated.returncode == 65 and "2 left out, since the registry" in recreated.stdout, recreated
+    assert recreated.returncode == 65 and "2 left out, since no schema" in recreated.stdout, recreated
     world.p.walpost.start()
     world.insert("exact", "known.One", b"3")
     world.p.wait_confirmed()
     assert world.p.walpost.stop() == 0
+
+
+def test_backfill_that_goes_on_ends_as_one_that_left_out_rows_before(make_pipeline, kafka, registry):
+    framing = ("raw", {"framing": "payload", "type": "json", "subject": "{record}"})
+    world = World(make_pipeline, kafka, registry, {"aone": framing, "btwo": framing})
+    for table in ("aone", "btwo"):
+        world.p.execute(f"ALTER TABLE public.{table} ADD tx xid8 NOT NULL DEFAULT pg_current_xact_id()")
+    registry.forbidden.add("secret.One")
+    world.insert("aone", "not.Registered")
+    world.insert("btwo", "secret.One")
+
+    def backfill():
+        made = world.p.execute("SELECT to_regclass('walpost.pipeline')")[0][0]
+        return str(world.p.execute("SELECT backfill FROM walpost.pipeline")) if made else ""
+
+    command = [servers.walpost_binary(), "--config", str(world.p.walpost.file), "init", "--backfill", "--skip-undeliverable"]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as waits:
+        servers.wait_for(lambda: "done" in backfill(), 60, "the first table")
+        waits.kill()
+    registry.forbidden.clear()
+    registry.register("secret.One", "{}", "JSON")
+    done = world.p.walpost.verb("init", "--backfill", "--skip-undeliverable", check=False)
+    assert done.returncode == 65 and "public.aone was sent before, 1 left out then" in done.stdout, done
+    assert "public.btwo: 1 event sent" in done.stdout and len(world.values("btwo")) == 1, done
 
 
 # It says nothing about a row.
@@ -332,8 +357,13 @@ def test_subject_that_may_not_be_read_holds_up_the_line_for_a_minute_at_most(mak
     world.wait_dead_letters(3)
     assert {row["event_id"]: row["reason"] for _, row in world.dead_letters()} == dict.fromkeys(events, "schema_rejected")
     servers.wait_for(lambda: world.p.slot()["confirmed"] >= lsn, 30, "confirmed")
-    ended = world.p.walpost.verb("replay", "--all", "--in-place", "--skip-undeliverable", check=False)
-    assert ended.returncode == 75 and events[1] in ended.stderr and "secret.One" in ended.stderr, "says nothing about the row"
+    rejected = world.p.walpost.verb("replay", "--id", events[1], "--in-place", check=False)
+    assert rejected.returncode == 75 and "secret.One" in rejected.stderr, "says nothing about the row"
+    began = time.monotonic()
+    replayed = world.p.walpost.verb("replay", "--all", "--in-place", "--skip-undeliverable", check=False)
+    assert replayed.returncode == 65 and "2 events sent" in replayed.stdout, replayed
+    assert "2 left out, since no schema was found for them" in replayed.stdout, replayed
+    assert 60 < time.monotonic() - began < 90, "a minute once for both"
     assert not any("/versions/latest" in line and "subjects" not in line for line in registry.asked), "'..' was asked for"
 
 

@@ -314,7 +314,11 @@ absl::StatusOr<std::string> Backfill::Send(std::uint32_t source) {
   const char* const label = gap_ ? "gap          " : "backfill     ";
   Table& table = tables_.at(source);
   if (table.left.done) {
-    return absl::StrFormat("%s%s was sent before\n", label, name);
+    curable_out_ += table.left.curable_out;
+    const std::string left_out = table.left.curable_out > 0
+                                     ? absl::StrFormat(", %d left out then", table.left.curable_out)
+                                     : "";
+    return absl::StrFormat("%s%s was sent before%s\n", label, name, left_out);
   }
   if (!table.left.begun) {
     table.left.begun = true;
@@ -325,7 +329,7 @@ absl::StatusOr<std::string> Backfill::Send(std::uint32_t source) {
   RETURN_IF_ERROR(Note(name, table.left));
   const SettledRows& settled_rows = table.settled_rows;
   std::string line = absl::StrFormat("%s%s: %s", label, name, sender_->TakeAccount());
-  curable_out_ += sender_->curable_out();
+  curable_out_ += table.left.curable_out;
   if (settled_rows.in_topic > 0) {
     line += absl::StrFormat(", %d %s", settled_rows.in_topic,
                             gap_ ? "are in Kafka already" : "had been sent before");
@@ -387,8 +391,12 @@ absl::Status Backfill::FindSettled(std::uint32_t source) {
 
 absl::Status Backfill::SendAll(std::uint32_t source, Table* table) {
   const SettledRows& settled_rows = table->settled_rows;
-  sender_.emplace(options_.pipeline.kafka, options_.pipeline.registry, options_.pipeline.outboxes,
-                  gap_ ? "gap" : "backfill", options_.patience, options_.on_warning);
+  if (!sender_) {  // one for all tables, so that no wait comes again for each
+    sender_.emplace(options_.pipeline.kafka, options_.pipeline.registry, options_.pipeline.outboxes,
+                    gap_ ? "gap" : "backfill", options_.patience, options_.on_warning);
+  }
+  left_out_noted_ = false;
+  curable_before_ = sender_->curable_out();
   sender_->KnowUnseen(settled_rows.unseen_topics);
   const std::string name = NameAt(source);
   RETURN_IF_ERROR(sender_->FollowParkedKeys(options_.pipeline, name));
@@ -402,8 +410,14 @@ absl::Status Backfill::SendAll(std::uint32_t source, Table* table) {
   };
   RETURN_IF_ERROR(readers_.at(source).ForEach(on_row));
   RETURN_IF_ERROR(sender_->Flush());
+  CountLeftOut(&table->left);
   readers_.erase(source);
   return absl::OkStatus();
+}
+
+void Backfill::CountLeftOut(Left* left) {
+  left->curable_out += sender_->curable_out() - curable_before_;
+  curable_before_ = sender_->curable_out();
 }
 
 absl::Status Backfill::NoteAt(std::uint32_t source, const ReadRow& row, Left* left) {
@@ -412,20 +426,23 @@ absl::Status Backfill::NoteAt(std::uint32_t source, const ReadRow& row, Left* le
     return absl::OkStatus();
   }
   left->seq = *row.seq;
+  CountLeftOut(left);
   return Note(NameAt(source), *left);
 }
 
 absl::StatusOr<Backfill::Left> Backfill::ReadNote(const std::string& table) {
-  ASSIGN_OR_RETURN(const std::vector<Row> rows,
-                   connection_->Query(
-                       "SELECT backfill #>> ARRAY[$2, 'state'], backfill #>> ARRAY[$2, 'seq'] FROM "
-                       "walpost.pipeline WHERE name = $1",
-                       {options_.pipeline.name, table}));
+  ASSIGN_OR_RETURN(
+      const std::vector<Row> rows,
+      connection_->Query("SELECT backfill #>> ARRAY[$2, 'state'], backfill #>> ARRAY[$2, 'seq'], "
+                         "coalesce(backfill #>> ARRAY[$2, 'left_out'], '0') FROM walpost.pipeline "
+                         "WHERE name = $1",
+                         {options_.pipeline.name, table}));
   Left left;
   if (!rows.empty() && rows[0].at(0)) {
     left.begun = true;
     left.done = rows[0][0] == "done";
     left.seq = rows[0].at(1).value_or("");
+    (void)absl::SimpleAtoi(*rows[0].at(2), &left.curable_out);
   }
   return left;
 }
@@ -434,17 +451,19 @@ absl::Status Backfill::Note(const std::string& table, const Left& left) {
   RETURN_IF_ERROR(lock_->Check());
   if (sender_ && sender_->left_out() > 0 && !left_out_noted_) {
     // Now, since whoever goes on after an interruption passes these rows by.
-    RETURN_IF_ERROR(NoteSkipped(options_.pipeline, "",
-                                absl::StrFormat("rows of %s were left out: they can be no records, "
-                                                "the registry rejects their schemas, or their "
-                                                "topics take nothing",
-                                                table))
-                        .status());
-    left_out_noted_ = true;
+    ASSIGN_OR_RETURN(
+        left_out_noted_,
+        NoteSkipped(options_.pipeline, "",
+                    absl::StrFormat("rows of %s were left out: they can be no records, there is no "
+                                    "schema for them, or their topics take nothing",
+                                    table)));
   }
   nlohmann::json note{{"state", left.done ? "done" : "sending"}};
   if (!left.seq.empty()) {
     note["seq"] = left.seq;
+  }
+  if (left.curable_out > 0) {
+    note["left_out"] = left.curable_out;
   }
   return connection_
       ->Query(

@@ -84,14 +84,15 @@ class Backfill {
   // Everything that is left, and the note that nothing is. Lines, in words.
   absl::StatusOr<std::string> Run(RowsLock* lock);
 
-  // Of Run: rows that were left out since their topics take nothing.
+  // Of Run, and of those that it goes on with: as RowSender counts them.
   std::uint64_t curable_out() const { return curable_out_; }
 
  private:
   struct Left {
     bool begun = false;
     bool done = false;
-    std::string seq;  // all rows before it were sent, and one with it; empty = none
+    std::string seq;                // all rows before it were sent, and one with it; empty = none
+    std::uint64_t curable_out = 0;  // of those: left out, as RowSender counts them
   };
 
   struct Table {
@@ -119,6 +120,7 @@ class Backfill {
   absl::Status OpenLater(std::uint32_t source, const std::string& after);
   absl::Status FindSettled(std::uint32_t source);
   absl::Status SendAll(std::uint32_t source, Table* table);
+  void CountLeftOut(Left* left);
   absl::Status NoteAt(std::uint32_t source, const ReadRow& row, Left* left);
   absl::StatusOr<Left> ReadNote(const std::string& table);
   absl::Status Note(const std::string& table, const Left& left);
@@ -135,6 +137,7 @@ class Backfill {
   envelope::SchemaTable schemas_;
   std::optional<RowSender> sender_;
   std::uint64_t curable_out_ = 0;
+  std::uint64_t curable_before_ = 0;  // of the sender, when they were counted last
   bool left_out_noted_ = false;
   SharedIds shared_ids_;
   std::map<std::uint32_t, Table> tables_;  // by source

@@ -1,6 +1,9 @@
 #include "operations/rows/row_encoder.h"
 
+#include <poll.h>
+
 #include <algorithm>
+#include <chrono>
 #include <utility>
 #include <vector>
 
@@ -15,6 +18,13 @@
 #include "outbox/message_mapper.h"
 
 namespace walpost::operations {
+namespace {
+
+using std::chrono::steady_clock;
+
+constexpr std::size_t kFramesMax = 10'000;
+
+}  // namespace
 
 absl::Status Framer::Open() {
   if (resolver_ == nullptr && !options_.urls.empty()) {
@@ -27,18 +37,39 @@ absl::Status Framer::Open() {
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::string> Framer::FrameFor(const envelope::SchemaNeed& need) {
+// A single answer that is not about the schema may be that of a registry that has too much to do.
+absl::StatusOr<envelope::Schema> Framer::Ask(const envelope::SchemaNeed& need, bool decide) {
+  for (int unclear = 1;; ++unclear) {
+    const auto asked_at = steady_clock::now();
+    absl::StatusOr<envelope::Schema> schema = resolver_->Resolve(need);
+    if (!absl::IsAborted(schema.status())) {
+      if (unclear > 1) {
+        unclear_for_.erase(need.source);  // such answers pass here
+      }
+      return schema;
+    }
+    std::chrono::milliseconds& waited = unclear_for_[need.source];
+    if (unclear >= envelope::kSchemaUnclearAnswers &&
+        (!decide || waited >= envelope::kSchemaUnclearFor)) {
+      return decide ? absl::NotFoundError(schema.status().message()) : schema.status();
+    }
+    poll(nullptr, 0, static_cast<int>(envelope::kSchemaAskAgainAfter.count()));
+    waited += std::min(
+        envelope::kSchemaCountedMax,
+        std::chrono::duration_cast<std::chrono::milliseconds>(steady_clock::now() - asked_at));
+  }
+}
+
+absl::StatusOr<std::string> Framer::FrameFor(const envelope::SchemaNeed& need, bool decide) {
   if (options_.urls.empty()) {
     return absl::FailedPreconditionError(
         "it was meant to go out with a schema of a Schema Registry: give schema_registry.url");
   }
   RETURN_IF_ERROR(Open());
-  const absl::StatusOr<envelope::Schema> schema = resolver_->Resolve(need);
+  RETURN_IF_ERROR(registry::CheckSubject(need.subject));
+  const absl::StatusOr<envelope::Schema> schema = Ask(need, decide);
   if (absl::IsUnavailable(schema.status()) || absl::IsAborted(schema.status())) {
     return schema.status();
-  }
-  if (absl::IsOutOfRange(schema.status())) {
-    return absl::InvalidArgumentError(schema.status().message());
   }
   const absl::StatusOr<std::string> frame =
       schema.ok() ? FrameOf(need, *schema) : absl::StatusOr<std::string>(schema.status());
@@ -46,18 +77,18 @@ absl::StatusOr<std::string> Framer::FrameFor(const envelope::SchemaNeed& need) {
 }
 
 absl::StatusOr<envelope::Record> Framer::Frame(const envelope::Record& record,
-                                               const envelope::SchemaTable& schemas) {
+                                               const envelope::SchemaTable& schemas, bool decide) {
   if (record.schema == 0) {
     return record;
   }
-  if (schemas.epoch() != epoch_) {
+  if (schemas.epoch() != epoch_ || frames_.size() >= kFramesMax) {
     frames_.clear();
     epoch_ = schemas.epoch();
   }
   const envelope::SchemaNeed& need = schemas.entry(record.schema).need;
   auto found = frames_.find(record.schema);
   if (found == frames_.end()) {
-    absl::StatusOr<std::string> frame = FrameFor(need);
+    absl::StatusOr<std::string> frame = FrameFor(need, decide);
     if (!frame.ok() && !absl::IsInvalidArgument(frame.status()) &&
         !absl::IsNotFound(frame.status())) {
       return frame.status();

@@ -36,8 +36,8 @@ namespace walpost::operations {
 // Framer - gives a record that a verb sends the bytes of its schema, as the stream would.
 // Why: no dead letter and no row holds them, and the registry may know another schema by now.
 // Thread: one owner; blocking.
-// Errors: kInvalidArgument (it can have no schema), kNotFound (the registry has none for it, or a
-//   wrong one; asked once), kAborted (it answers, but not about that schema), kUnavailable,
+// Errors: kInvalidArgument (it can have no schema), kNotFound (there is none, or a wrong one;
+//   asked once), kAborted (the registry answers, but not about that schema), kUnavailable,
 //   kFailedPrecondition (no registry is configured, or a descriptor set cannot be used).
 class Framer {
  public:
@@ -48,19 +48,22 @@ class Framer {
   // Reads the descriptor sets, where a registry is configured.
   absl::Status Open();
 
-  // A record with room, as an encoder makes them; one that needs nothing stays as it is.
+  // A record with room, as an encoder makes them; one that needs nothing stays as it is. `decide`:
+  // what would be kAborted is asked for again until it is kNotFound, as in the stream.
   absl::StatusOr<envelope::Record> Frame(const envelope::Record& record,
-                                         const envelope::SchemaTable& schemas);
+                                         const envelope::SchemaTable& schemas, bool decide);
 
  private:
-  absl::StatusOr<std::string> FrameFor(const envelope::SchemaNeed& need);
+  absl::StatusOr<std::string> FrameFor(const envelope::SchemaNeed& need, bool decide);
+  absl::StatusOr<envelope::Schema> Ask(const envelope::SchemaNeed& need, bool decide);
 
   const registry::RegistryOptions options_;
   const std::vector<envelope::FramingOptions> framings_;
   std::shared_ptr<registry::Resolver> resolver_;  // null until needed
   // Of one table of schemas; or why there is none.
   std::map<envelope::SchemaTable::Ref, absl::StatusOr<std::string>> frames_;
-  std::uint64_t epoch_ = 0;  // of the table
+  std::uint64_t epoch_ = 0;                                         // of the table
+  std::map<std::uint32_t, std::chrono::milliseconds> unclear_for_;  // by SchemaNeed::source
 };
 
 // Of outbox.events, and of other tables that have one: the transaction that made the row.

@@ -102,7 +102,7 @@ absl::Status RowSender::Send(envelope::Record record, const envelope::SchemaTabl
   if (!takes_something) {
     return writer_.Write(record);
   }
-  const absl::StatusOr<envelope::Record> framed = framer_.Frame(record, schemas);
+  const absl::StatusOr<envelope::Record> framed = framer_.Frame(record, schemas, leave_out_);
   if (!framed.ok()) {
     return RejectSchema(std::string(HeaderOf(record, "id")), framed.status());
   }
@@ -116,7 +116,8 @@ absl::Status RowSender::Send(envelope::Record record, const envelope::SchemaTabl
 absl::Status RowSender::RejectSchema(const std::string& id, const absl::Status& why) {
   if (absl::IsAborted(why)) {
     return absl::AbortedError(absl::StrFormat(
-        "event '%s': %s: let walpost read this subject, or fix the row or delete it",
+        "event '%s': %s: try again; if it stays so, let walpost read this subject, or leave such "
+        "rows out: --skip-undeliverable",
         Printable(id, base::kShownBytesMax), std::string(why.message())));
   }
   if (!absl::IsNotFound(why)) {
@@ -159,6 +160,7 @@ std::string RowSender::TakeAccount() {
     }
   }
   const std::uint64_t schemas_out = std::exchange(schemas_out_, 0);
+  schemas_out_before_ += schemas_out;
   if (const std::uint64_t no_records = std::exchange(left_out_, 0) - closed_out - schemas_out;
       no_records > 0) {
     text += absl::StrFormat(
@@ -166,13 +168,12 @@ std::string RowSender::TakeAccount() {
         no_records);
   }
   if (schemas_out > 0) {
-    text += absl::StrFormat(", %d left out, since the registry rejects their schemas", schemas_out);
+    text += absl::StrFormat(", %d left out, since no schema was found for them", schemas_out);
   }
   if (closed_out > 0) {
     text += absl::StrFormat(", %d left out, since their topics take nothing: %s", closed_out,
                             absl::StrJoin(topics, ", "));
   }
-  curable_out_ += closed_out + schemas_out;
   return text;
 }
 

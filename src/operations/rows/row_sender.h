@@ -61,9 +61,11 @@ class RowSender {
   // Since the last call: how much was sent, and left out, in words.
   std::string TakeAccount();
 
-  // Rows that were left out since their topics take nothing at all, or the registry rejects their
-  // schemas: other than a row that can be no record, they are still missing.
-  std::uint64_t curable_out() const { return curable_out_; }
+  // Rows that were left out since their topics take nothing at all, or there is no schema for them:
+  // other than a row that can be no record, they are still missing.
+  std::uint64_t curable_out() const {
+    return schemas_out_before_ + schemas_out_ + writer_.closed_out();
+  }
 
   // Since the last account, whatever the reason.
   std::uint64_t left_out() const { return left_out_; }
@@ -91,7 +93,7 @@ class RowSender {
   bool leave_out_ = false;
   std::uint64_t left_out_ = 0;
   std::uint64_t schemas_out_ = 0;
-  std::uint64_t curable_out_ = 0;
+  std::uint64_t schemas_out_before_ = 0;  // the last account
 };
 
 // Id - the id of an event as rows, records and dead letters have it, to find what is about the same
