@@ -153,7 +153,7 @@ class Kafka:
             while ends:
                 if time.monotonic() > deadline:
                     raise TimeoutError(f"reading {topic}: partitions {sorted(ends)} not read to their end")
-                for message in consumer.consume(5000, timeout=0.5):
+                for message in consumer.consume(5000, timeout=0.05):  # it waits for so many, or so long
                     ended = message.error() is not None and message.error().code() == KafkaError._PARTITION_EOF
                     if message.error() and not ended:
                         raise KafkaException(message.error())
