@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_format.h"
 #include "base/status.h"
+#include "base/text.h"
 #include "kafka/client.h"
 #include "kafka/held_rejections.h"
 #include "kafka/properties.h"
@@ -115,7 +116,9 @@ absl::Status BulkWriter::MakeClient(delivery::Sink::Mode mode) {
 
 void BulkWriter::KnowUnseen(const UnseenTopics& topics) {
   for (const auto& [topic, why] : topics) {
-    targets_[topic].takes_nothing = why == Unseen::kHidden ? kMayNotDescribe : kDoesNotExist;
+    Target target;
+    target.takes_nothing = why == Unseen::kHidden ? kMayNotDescribe : kDoesNotExist;
+    targets_.try_emplace(topic, std::move(target));  // it may have come meanwhile
   }
 }
 
@@ -249,7 +252,9 @@ absl::StatusOr<bool> BulkWriter::TakesSomething(const envelope::Record& record) 
   RETURN_IF_ERROR(failure_);
   const absl::StatusOr<Target*> target = TargetOf(std::string(record.topic));
   if (!target.ok()) {
-    return base::Annotate(target.status(), absl::StrFormat("event '%s'", HeaderOf(record, "id")));
+    return base::Annotate(target.status(),
+                          absl::StrFormat("event '%s'", base::Printable(HeaderOf(record, "id"),
+                                                                        base::kShownBytesMax)));
   }
   return (*target)->takes_nothing.empty();
 }

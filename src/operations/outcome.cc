@@ -39,7 +39,7 @@ Outcome Done(std::uint64_t curable_out) {
              : Outcome{
                    kExitData, "",
                    absl::StrFormat("%d event(s) were left out, since their topics take nothing, or "
-                                   "no schema was found for them: create these topics, grant the "
+                                   "there was no schema for them: create these topics, grant the "
                                    "rights, or register the schemas, then send the events "
                                    "(docs/database.md, \"Send events again\")",
                                    curable_out)};

@@ -39,12 +39,12 @@ using SchemaAnswers = std::vector<absl::StatusOr<envelope::Schema>>;
 class SchemaLookUps {
  public:
   // An operator may have registered the schema meanwhile.
-  static constexpr std::chrono::milliseconds kRejectionKept{30'000};
+  static constexpr std::chrono::milliseconds kRejectionKept = envelope::kSchemaRejectionKept;
   // A source's schemas have this time together, so that who names many of them holds up the others
   // once. It is time in which the registry answers, since the first unclear answer. It begins again
   // when the last of them gets a clear answer, and kUnclearKept after an unclear one.
   static constexpr std::chrono::milliseconds kUnclearFor = envelope::kSchemaUnclearFor;
-  static constexpr std::chrono::milliseconds kUnclearKept{600'000};
+  static constexpr std::chrono::milliseconds kUnclearKept = envelope::kSchemaUnclearKept;
   // Of each of them, the last answers must be unclear, and the registry not away between them.
   static constexpr int kUnclearAnswers = envelope::kSchemaUnclearAnswers;
   static constexpr std::chrono::milliseconds kAwayMin{5'000};

@@ -324,12 +324,16 @@ absl::StatusOr<std::string> Backfill::Send(std::uint32_t source) {
     table.left.begun = true;
     RETURN_IF_ERROR(Note(name, table.left));
   }
+  const std::uint64_t left_out_before = table.left.curable_out;
   RETURN_IF_ERROR(base::Annotate(SendAll(source, &table), name));
   table.left.done = true;
   RETURN_IF_ERROR(Note(name, table.left));
   const SettledRows& settled_rows = table.settled_rows;
   std::string line = absl::StrFormat("%s%s: %s", label, name, sender_->TakeAccount());
   curable_out_ += table.left.curable_out;
+  if (left_out_before > 0) {
+    line += absl::StrFormat(", %d had been left out before", left_out_before);
+  }
   if (settled_rows.in_topic > 0) {
     line += absl::StrFormat(", %d %s", settled_rows.in_topic,
                             gap_ ? "are in Kafka already" : "had been sent before");
@@ -395,18 +399,23 @@ absl::Status Backfill::SendAll(std::uint32_t source, Table* table) {
     sender_.emplace(options_.pipeline.kafka, options_.pipeline.registry, options_.pipeline.outboxes,
                     gap_ ? "gap" : "backfill", options_.patience, options_.on_warning);
   }
+  sender_->ForgetClosed();
   left_out_noted_ = false;
+  note_due_ = false;
   curable_before_ = sender_->curable_out();
   sender_->KnowUnseen(settled_rows.unseen_topics);
   const std::string name = NameAt(source);
   RETURN_IF_ERROR(sender_->FollowParkedKeys(options_.pipeline, name));
   const auto on_row = [&](const ReadRow& row) {
+    const std::uint64_t left_out = sender_->left_out();
     if (!settled_rows.settled[row.number]) {
       RETURN_IF_ERROR(sender_->SendRow(row, schemas_, options_.skip_undeliverable));
     }
     ReportProgress(name, row.number + 1, settled_rows.settled.size());
-    return (row.number + 1) % options_.note_every == 0 ? NoteAt(source, row, &table->left)
-                                                       : absl::OkStatus();
+    note_due_ = note_due_ || (row.number + 1) % options_.note_every == 0;
+    // Who goes on reads the row of the note again: one that was left out would count twice.
+    return note_due_ && sender_->left_out() == left_out ? NoteAt(source, row, &table->left)
+                                                        : absl::OkStatus();
   };
   RETURN_IF_ERROR(readers_.at(source).ForEach(on_row));
   RETURN_IF_ERROR(sender_->Flush());
@@ -421,6 +430,7 @@ void Backfill::CountLeftOut(Left* left) {
 }
 
 absl::Status Backfill::NoteAt(std::uint32_t source, const ReadRow& row, Left* left) {
+  note_due_ = false;
   RETURN_IF_ERROR(sender_->Flush());
   if (!row.seq || !readers_.at(source).HasTransactionIds()) {
     return absl::OkStatus();
@@ -442,7 +452,9 @@ absl::StatusOr<Backfill::Left> Backfill::ReadNote(const std::string& table) {
     left.begun = true;
     left.done = rows[0][0] == "done";
     left.seq = rows[0].at(1).value_or("");
-    (void)absl::SimpleAtoi(*rows[0].at(2), &left.curable_out);
+    if (!absl::SimpleAtoi(*rows[0].at(2), &left.curable_out)) {
+      return absl::DataLossError("walpost.pipeline, backfill: left_out is no number");
+    }
   }
   return left;
 }

@@ -138,7 +138,8 @@ class Backfill {
   std::optional<RowSender> sender_;
   std::uint64_t curable_out_ = 0;
   std::uint64_t curable_before_ = 0;  // of the sender, when they were counted last
-  bool left_out_noted_ = false;
+  bool left_out_noted_ = false;       // of the table that is sent
+  bool note_due_ = false;
   SharedIds shared_ids_;
   std::map<std::uint32_t, Table> tables_;  // by source
 };

@@ -27,8 +27,9 @@ using std::chrono::steady_clock;
 
 constexpr std::string_view kKind = "replay";
 constexpr std::uint64_t kReportEverySent = 1'000;
+constexpr std::chrono::milliseconds kMadeUpFor{100};  // what a busy machine slept too long
 
-// Lets so many pass in a second.
+// Lets so many pass in a second. What did not pass while the verb waited is not made up for.
 class Pace {
  public:
   explicit Pace(std::uint64_t rate) : rate_(rate) {}
@@ -37,17 +38,17 @@ class Pace {
     if (rate_ == 0) {
       return;
     }
-    const auto due = begin_ + std::chrono::microseconds(passed_++ * 1'000'000 / rate_);
-    while (steady_clock::now() < due) {
-      const auto left = std::chrono::ceil<std::chrono::milliseconds>(due - steady_clock::now());
+    while (steady_clock::now() < due_) {
+      const auto left = std::chrono::ceil<std::chrono::milliseconds>(due_ - steady_clock::now());
       poll(nullptr, 0, static_cast<int>(left.count()));
     }
+    due_ = std::max(due_, steady_clock::now() - kMadeUpFor) +
+           std::chrono::nanoseconds(1'000'000'000 / rate_);
   }
 
  private:
   const std::uint64_t rate_;
-  const steady_clock::time_point begin_ = steady_clock::now();
-  std::uint64_t passed_ = 0;
+  steady_clock::time_point due_ = steady_clock::now();
 };
 
 class Replayer {
@@ -82,9 +83,6 @@ class Replayer {
       RETURN_IF_ERROR(base::Annotate(Compare(Name(sources[i]), &readers[i]), Name(sources[i])));
     }
     RETURN_IF_ERROR(CheckKeys(sources, &readers));
-    if (options_.in_place) {
-      sender_.KnowUnseen(unseen_topics_);
-    }
     for (std::size_t i = 0; i < sources.size() && !options_.dry_run; ++i) {
       RETURN_IF_ERROR(
           base::Annotate(Send(Name(sources[i]), settled_[i], &readers[i]), Name(sources[i])));
@@ -259,7 +257,9 @@ class Replayer {
   }
 
   absl::Status Send(const std::string& name, const std::vector<bool>& settled, RowReader* reader) {
+    sender_.ForgetClosed();
     if (options_.in_place) {
+      sender_.KnowUnseen(unseen_topics_);
       RETURN_IF_ERROR(sender_.FollowParkedKeys(options_.pipeline, name));
     }
     std::uint64_t sent = 0;

@@ -23,6 +23,10 @@ namespace {
 using std::chrono::steady_clock;
 
 constexpr std::size_t kFramesMax = 10'000;
+// Who names more schemas of which the registry says nothing must not hold up a verb for days: from
+// here on some five a second are decided, as in the stream.
+constexpr std::chrono::milliseconds kUnclearForMost{600'000};
+constexpr int kHurriesMs = 100;
 
 }  // namespace
 
@@ -44,16 +48,23 @@ absl::StatusOr<envelope::Schema> Framer::Ask(const envelope::SchemaNeed& need, b
     absl::StatusOr<envelope::Schema> schema = resolver_->Resolve(need);
     if (!absl::IsAborted(schema.status())) {
       if (unclear > 1) {
-        unclear_for_.erase(need.source);  // such answers pass here
+        patience_.erase(need.source);  // such answers pass here
       }
       return schema;
     }
-    std::chrono::milliseconds& waited = unclear_for_[need.source];
+    Patience& patience = patience_[need.source];
+    if (asked_at - patience.at > envelope::kSchemaUnclearKept) {
+      patience.waited = std::chrono::milliseconds(0);
+    }
+    patience.at = asked_at;
+    std::chrono::milliseconds& waited = patience.waited;
     if (unclear >= envelope::kSchemaUnclearAnswers &&
         (!decide || waited >= envelope::kSchemaUnclearFor)) {
       return decide ? absl::NotFoundError(schema.status().message()) : schema.status();
     }
-    poll(nullptr, 0, static_cast<int>(envelope::kSchemaAskAgainAfter.count()));
+    const bool hurries = waited >= kUnclearForMost;
+    poll(nullptr, 0,
+         hurries ? kHurriesMs : static_cast<int>(envelope::kSchemaAskAgainAfter.count()));
     waited += std::min(
         envelope::kSchemaCountedMax,
         std::chrono::duration_cast<std::chrono::milliseconds>(steady_clock::now() - asked_at));
@@ -83,16 +94,23 @@ absl::StatusOr<envelope::Record> Framer::Frame(const envelope::Record& record,
   }
   if (schemas.epoch() != epoch_ || frames_.size() >= kFramesMax) {
     frames_.clear();
+    rejected_at_.clear();
     epoch_ = schemas.epoch();
   }
   const envelope::SchemaNeed& need = schemas.entry(record.schema).need;
   auto found = frames_.find(record.schema);
+  if (found != frames_.end() && !found->second.ok() &&
+      steady_clock::now() - rejected_at_[record.schema] >= envelope::kSchemaRejectionKept) {
+    frames_.erase(found);
+    found = frames_.end();
+  }
   if (found == frames_.end()) {
     absl::StatusOr<std::string> frame = FrameFor(need, decide);
     if (!frame.ok() && !absl::IsInvalidArgument(frame.status()) &&
         !absl::IsNotFound(frame.status())) {
       return frame.status();
     }
+    rejected_at_[record.schema] = steady_clock::now();
     found = frames_.emplace(record.schema, std::move(frame)).first;
   }
   RETURN_IF_ERROR(found->second.status());

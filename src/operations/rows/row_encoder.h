@@ -36,9 +36,10 @@ namespace walpost::operations {
 // Framer - gives a record that a verb sends the bytes of its schema, as the stream would.
 // Why: no dead letter and no row holds them, and the registry may know another schema by now.
 // Thread: one owner; blocking.
-// Errors: kInvalidArgument (it can have no schema), kNotFound (there is none, or a wrong one;
-//   asked once), kAborted (the registry answers, but not about that schema), kUnavailable,
-//   kFailedPrecondition (no registry is configured, or a descriptor set cannot be used).
+// Errors: kInvalidArgument (it can have no schema), kNotFound (there is none, or a wrong one; asked
+//   for again after kSchemaRejectionKept), kAborted (the registry answers, but not about that
+//   schema), kUnavailable, kFailedPrecondition (no registry is configured, or a descriptor set
+//   cannot be used).
 class Framer {
  public:
   // `framings` by the numbers in SchemaNeed::source.
@@ -62,8 +63,15 @@ class Framer {
   std::shared_ptr<registry::Resolver> resolver_;  // null until needed
   // Of one table of schemas; or why there is none.
   std::map<envelope::SchemaTable::Ref, absl::StatusOr<std::string>> frames_;
-  std::uint64_t epoch_ = 0;                                         // of the table
-  std::map<std::uint32_t, std::chrono::milliseconds> unclear_for_;  // by SchemaNeed::source
+  std::uint64_t epoch_ = 0;  // of the table
+  std::map<envelope::SchemaTable::Ref, std::chrono::steady_clock::time_point> rejected_at_;
+
+  struct Patience {
+    std::chrono::milliseconds waited{0};
+    std::chrono::steady_clock::time_point at;  // the last unclear answer
+  };
+
+  std::map<std::uint32_t, Patience> patience_;  // by SchemaNeed::source
 };
 
 // Of outbox.events, and of other tables that have one: the transaction that made the row.

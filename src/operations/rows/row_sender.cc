@@ -127,7 +127,9 @@ absl::Status RowSender::RejectSchema(const std::string& id, const absl::Status& 
   return Reject(id, absl::InvalidArgumentError(why.message()));
 }
 
-absl::Status RowSender::Reject(const std::string& id, const absl::Status& why) {
+absl::Status RowSender::Reject(const std::string& id, const absl::Status& status) {
+  const absl::Status why(status.code(),
+                         base::Printable(std::string(status.message())));  // has what a row has
   const std::string shown = Printable(id, base::kShownBytesMax);
   const std::string event = "event '" + shown + "'";
   if (!absl::IsInvalidArgument(why)) {
@@ -168,7 +170,7 @@ std::string RowSender::TakeAccount() {
         no_records);
   }
   if (schemas_out > 0) {
-    text += absl::StrFormat(", %d left out, since no schema was found for them", schemas_out);
+    text += absl::StrFormat(", %d left out, since there was no schema for them", schemas_out);
   }
   if (closed_out > 0) {
     text += absl::StrFormat(", %d left out, since their topics take nothing: %s", closed_out,

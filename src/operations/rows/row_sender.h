@@ -53,6 +53,8 @@ class RowSender {
 
   void KnowUnseen(const kafka::UnseenTopics& topics) { writer_.KnowUnseen(topics); }
 
+  void ForgetClosed() { writer_.ForgetClosed(); }
+
   // A row of a RowReader that was made with `schemas`. Copied before it returns. kInvalidArgument
   // names a row that makes no record, or none that its topic takes; it may have been given earlier.
   // With `leave_out` it is counted instead.
@@ -76,7 +78,7 @@ class RowSender {
  private:
   absl::Status Send(envelope::Record record, const envelope::SchemaTable& schemas);
   absl::Status RejectSchema(const std::string& id, const absl::Status& why);
-  absl::Status Reject(const std::string& id, const absl::Status& why);
+  absl::Status Reject(const std::string& id, const absl::Status& status);
   // False: its key is not parked.
   absl::StatusOr<bool> Follow(const envelope::Record& record, const envelope::SchemaTable& schemas);
 
