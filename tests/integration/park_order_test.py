@@ -192,6 +192,7 @@ def test_row_without_a_key_that_is_sent_before_its_event_comes_again_settles_it(
     decide_before_start(p)
     p.walpost = p.another(config={"delivery": {"on_undeliverable": "halt", "unknown_topic_wait": "10min", "shutdown_timeout": "1s"}})
     p.walpost.start()
+    servers.wait_for(lambda: "e1" in types(p), 60, "the row, which later events do not wait for")
     insert(p, "e2")
     servers.wait_for(lambda: "e2" in types(p), 60, "a new one")
     assert types(p) == ["e1", "e2"]
