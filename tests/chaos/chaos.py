@@ -22,7 +22,7 @@ from history import WRITER_SHIFT, History, parse_id  # noqa: E402
 from judge import Judge, Seen  # noqa: E402
 from plan import KINDS, make_plan  # noqa: E402
 from watch import Watch, longest, wait_until_confirmed  # noqa: E402
-from world import World  # noqa: E402
+from world import UNKNOWN_TOPIC_WAIT_S, World  # noqa: E402
 from writers import Writer  # noqa: E402
 
 WRITERS = 3
@@ -162,7 +162,7 @@ def play(chosen, plan, folder, report):
             injector, watch, enemy, drain_s, elapsed = under_fire(world, plan, chosen, history, report)
             report.say("reading everything back")
             judge = judged(world, history, watch)
-            undisturbed_s = judge.longest_undisturbed_s(injector.disturbed)
+            undisturbed_s = judge.longest_undisturbed_s(injector.disturbed, enemy.held, UNKNOWN_TOPIC_WAIT_S)
             judge_bounds(watch, judge, undisturbed_s, elapsed, report)
             for record in hostile.believed_too_much(world):
                 report.finding(f"walpost reads back what it did not write: {record}")

@@ -47,6 +47,7 @@ class Hostile(threading.Thread):
         super().__init__(name="hostile writer", daemon=True)
         self.tried = collections.Counter()
         self.rejected = 0  # by the database
+        self.held = []  # when topics that do not exist were committed, by the wall clock
         self.error = None
         self._rng = random.Random(f"{seed}/hostile")
         self._connect = lambda: postgres.connect(database, user="hostile", options="'-c lock_timeout=2s'")
@@ -78,6 +79,8 @@ class Hostile(threading.Thread):
             with self._connection.cursor() as cursor:
                 trick(cursor)
             self.tried[trick.__name__.strip("_")] += 1
+            if trick == self._unknown_topics:
+                self.held.append(time.time())
         except psycopg2.Error as error:
             if self._connection is None or self._connection.closed or isinstance(error, psycopg2.OperationalError):
                 time.sleep(0.2)  # the server is away, or a table is locked

@@ -143,16 +143,28 @@ class Judge:
                     self._note("confirmed too early", f"{look.confirmed:X} confirmed, but {where} ended at {high} and an"
                                                       f" event before it lies at {offsets[before - 1]}")
 
-    def longest_undisturbed_s(self, disturbed):
+    def longest_undisturbed_s(self, disturbed, held=(), held_s=0):
         """The longest that an event took while nothing was broken: its delay, without the part in which anything was. Begin and end of those
-        times in seconds."""
+        times in seconds. `held`: when hostile events were committed that hold up what is behind them for `held_s`, as docs/security.md says
+        (topics that do not exist); those in front of an event, not delivered when it was committed, do so one after the other."""
         times = joined(sorted((begin * 1000, end * 1000) for begin, end in disturbed))
         begins = [begin for begin, _ in times]
+        held_ms = sorted(at * 1000 for at in held)
+        by_append = sorted(set(self.late), key=lambda late: late[1], reverse=True)
+        appended_after, oldest = [late[1] for late in reversed(by_append)], []  # oldest[n]: of the last n + 1 appended, the first committed
+        for committed, _ in by_append:
+            oldest.append(min(committed, oldest[-1] if oldest else committed))
+
+        def held_before_ms(committed):
+            later = len(appended_after) - bisect.bisect_left(appended_after, committed)
+            front = min(oldest[later - 1] if later else committed, committed - LATE_MS)
+            return 1000 * held_s * (bisect.bisect_right(held_ms, committed) - bisect.bisect_left(held_ms, front))
 
         def calm_ms(committed, appended):
             first = max(0, bisect.bisect_right(begins, committed) - 1)
             last = bisect.bisect_left(begins, appended)
-            return appended - committed - sum(max(0, min(end, appended) - max(begin, committed)) for begin, end in times[first:last])
+            broken_ms = sum(max(0, min(end, appended) - max(begin, committed)) for begin, end in times[first:last])
+            return max(0, appended - committed - broken_ms - held_before_ms(committed))
 
         return max((calm_ms(*late) for late in set(self.late)), default=0) / 1000
 

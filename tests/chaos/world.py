@@ -26,6 +26,7 @@ PLACES = tuple((topic, n) for topic in TOPICS for n in range(PARTITIONS))
 WAL_DISK_MB = 1024
 BROKER_DISK_MB = 8192  # as much memory as lies on it
 EVENT_BYTES_MAX = 1 << 20
+UNKNOWN_TOPIC_WAIT_S = 2
 OUTBOXES = [
     {"table": "outbox.events", "preset": "walpost", "topic": "{aggregate_type}", "topics": {"allowed": ["chaos.orders", "chaos.payments", "hostile.*"]}},
     {"table": "shop.outbox", "preset": "walpost", "topic": "chaos.messages",
@@ -77,7 +78,7 @@ class World:
         self.walpost = workspace.walpost(conninfo=conninfo, bootstrap=self.kafka.proxied_bootstrap, name=NAME,
                                          properties=plan.kafka, config={
             "outboxes": OUTBOXES, "log": {"level": "info", "format": "json"},
-            "delivery": {"on_undeliverable": "skip", "unknown_topic_wait": "2s", "progress_topic": PROGRESS_TOPIC, **plan.walpost["delivery"]},
+            "delivery": {"on_undeliverable": "skip", "unknown_topic_wait": f"{UNKNOWN_TOPIC_WAIT_S}s", "progress_topic": PROGRESS_TOPIC, **plan.walpost["delivery"]},
             "source": {"conninfo": conninfo, "slot": NAME, "publication": NAME, "event_bytes_max": EVENT_BYTES_MAX, **plan.walpost["source"]}})
         self.reconnect_s = {"10s": 10, "60s": 60, "10min": 600}[plan.walpost["source"]["reconnect_interval"]]
         self.clock = FakeClock(workspace.path / "clock")

@@ -47,6 +47,16 @@ def test_what_was_broken_meanwhile_does_not_count_as_delay():
     assert judge.longest_undisturbed_s([(150, 160), (120, 130), (155, 158)]) == 80
 
 
+def test_what_a_hostile_event_in_front_may_hold_up_does_not_count_as_delay():
+    judge = Judge({WHERE: [1, 2, 3]}, set())
+    for event, committed_s, appended_s in ((1, 40, 100), (2, 100, 200), (3, 150, 210)):
+        judge.see(Seen(TOPIC, 0, event, "k", event, position(event), event, appended_s * 1000, committed_s * 1000))
+    assert judge.longest_undisturbed_s([], [50, 90, 100], 2) == 100 - 3 * 2, "it stood behind the first event, and so behind these"
+    assert judge.longest_undisturbed_s([], [39, 101], 2) == 100, "behind it, or delivered when it was committed"
+    assert judge.longest_undisturbed_s([(40, 100), (110, 195)], [50, 90, 100], 2) == 15 - 2, "the third, with one of them in front"
+    assert judge.longest_undisturbed_s([], [100] * 60, 2) == 60, "no less than nothing"
+
+
 def processor_s(pid):
     fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rsplit(")", 1)[1].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
