@@ -303,7 +303,8 @@ absl::Status Encoder::Impl::CheckHeaders(const outbox::Event& event) const {
           outbox::kHeaderInvalid,
           absl::StrFormat("table %s.%s: header %s of event '%s' is not UTF-8: correct what writes "
                           "it, or take it out of the configuration",
-                          event.schema, event.table, base::IsUtf8(header.name) ? header.name : "",
+                          event.schema, event.table,
+                          base::IsUtf8(header.name) ? base::Cut(header.name) : "",
                           base::IsUtf8(event.id) ? event.id : ""));
     }
   }

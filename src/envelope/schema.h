@@ -41,8 +41,6 @@ inline constexpr std::chrono::milliseconds kSchemaUnclearFor{60'000};
 inline constexpr int kSchemaUnclearAnswers = 3;
 // The time begins again when there was no such answer for so long.
 inline constexpr std::chrono::milliseconds kSchemaUnclearKept{600'000};
-// An operator may have registered the schema meanwhile.
-inline constexpr std::chrono::milliseconds kSchemaRejectionKept{30'000};
 inline constexpr std::chrono::milliseconds kSchemaAskAgainAfter{1'000};
 // Of the time between two answers, no more than this counts.
 inline constexpr std::chrono::milliseconds kSchemaCountedMax{10'000};

@@ -62,14 +62,6 @@ class BulkWriter {
   // So that nobody asks about each of them, or waits for an answer.
   void KnowUnseen(const UnseenTopics& topics);
 
-  // Topics that take nothing are looked up again: somebody may have made them. After
-  // TakeClosedTopics.
-  void ForgetClosed() {
-    std::erase_if(targets_, [](const auto& each) {
-      return !each.second.takes_nothing.empty() && each.second.left_out == 0;
-    });
-  }
-
   // False: its topic does not exist, or a right is missing, so that Write rejects the record.
   absl::StatusOr<bool> TakesSomething(const envelope::Record& record);
 

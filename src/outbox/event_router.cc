@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_format.h"
 #include "base/status.h"
+#include "base/text.h"
 #include "outbox/column_value.h"
 #include "outbox/json_expansion.h"
 #include "outbox/topic_rules.h"
@@ -220,7 +221,8 @@ absl::Status EventRouter::AppendPayload(const Value& value) {
 absl::Status EventRouter::Undeliverable(std::string_view column, const Event& event,
                                         const absl::Status& why) const {
   return absl::InvalidArgumentError(absl::StrFormat("%s: column %s in event '%s': %s", where_,
-                                                    column, event.id, std::string(why.message())));
+                                                    column, base::Cut(event.id),
+                                                    std::string(why.message())));
 }
 
 std::string ImpliedTopics(const TableOptions& options) {

@@ -6,6 +6,7 @@
 #include <tuple>
 
 #include "absl/strings/str_format.h"
+#include "base/text.h"
 
 namespace walpost::outbox {
 namespace {
@@ -62,8 +63,8 @@ class HeaderReader final : public nlohmann::json_sax<nlohmann::json> {
                    const nlohmann::json::exception& error) override {
     constexpr int kNumberOverflow = 406;
     if (error.id == kNumberOverflow && in_object_) {
-      error_ =
-          absl::StrFormat("header '%s' is a number too large to be read; write it as text", name_);
+      error_ = absl::StrFormat("header '%s' is a number too large to be read; write it as text",
+                               base::Cut(name_));
     }
     return false;
   }
@@ -78,7 +79,8 @@ class HeaderReader final : public nlohmann::json_sax<nlohmann::json> {
 
   bool Nested() {
     error_ = absl::StrFormat(
-        "header '%s' is an object or array; only text, numbers and booleans can be headers", name_);
+        "header '%s' is an object or array; only text, numbers and booleans can be headers",
+        base::Cut(name_));
     return false;
   }
 

@@ -321,13 +321,13 @@ absl::Status TableMapper::Impl::Null(const Slot& slot, const Event& event) const
       absl::StrFormat("%s: column %s is NULL in event '%s'; it must have a value: correct "
                       "what writes such rows "
                       "(a NOT NULL constraint finds it in the application's own transaction)",
-                      Where(), slot.column, event.id));
+                      Where(), slot.column, base::Cut(event.id)));
 }
 
 absl::Status TableMapper::Impl::Undeliverable(const Slot& slot, const Event& event,
                                               const absl::Status& why) const {
   return absl::InvalidArgumentError(absl::StrFormat("%s: column %s in event '%s': %s", Where(),
-                                                    slot.column, event.id,
+                                                    slot.column, base::Cut(event.id),
                                                     std::string(why.message())));
 }
 

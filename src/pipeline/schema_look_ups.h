@@ -39,7 +39,7 @@ using SchemaAnswers = std::vector<absl::StatusOr<envelope::Schema>>;
 class SchemaLookUps {
  public:
   // An operator may have registered the schema meanwhile.
-  static constexpr std::chrono::milliseconds kRejectionKept = envelope::kSchemaRejectionKept;
+  static constexpr std::chrono::milliseconds kRejectionKept{30'000};
   // A source's schemas have this time together, so that who names many of them holds up the others
   // once. It is time in which the registry answers, since the first unclear answer. It begins again
   // when the last of them gets a clear answer, and kUnclearKept after an unclear one.

@@ -344,7 +344,7 @@ def test_interrupted_backfill_goes_on_among_rows_of_the_same_order(make_pipeline
 
 def test_interrupted_backfill_goes_on_with_rows_without_order(make_pipeline):
     p = make_pipeline(config=OWN)
-    table_with_order(p, ("1", 10_000), (None, 2_000), stops=(11_000,))
+    table_with_order(p, ("1", 10_001), (None, 2_000), stops=(11_000,))
     assert backfilled_up_to(p, 11_000)["seq"] == "1" and with_order(p, None) - set(ids(p.records()))
     p.walpost.verb("init", "--backfill")
     assert ids(p.records()) == stored(p, "own"), "each once"

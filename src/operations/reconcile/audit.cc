@@ -57,9 +57,8 @@ class Auditor {
   absl::Status ReadTable(std::uint32_t source) {
     const envelope::OutboxOptions& outbox = options_.pipeline.outboxes[source];
     Lsn end;
-    ASSIGN_OR_RETURN(RowReader reader,
-                     BeginReading({options_.standby, options_.wait}, options_.pipeline.source,
-                                  outbox, source, &schemas_, &end));
+    ASSIGN_OR_RETURN(RowReader reader, BeginReading({options_.standby, options_.wait},
+                                                    options_.pipeline, source, &schemas_, &end));
     end_ = std::max(end_, end);
     ASSIGN_OR_RETURN(const std::string where, options_.filter.Where(reader, outbox.table));
     RETURN_IF_ERROR(reader.Open(where, RowReader::Reading::kAsTheyLie));

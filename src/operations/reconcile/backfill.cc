@@ -102,8 +102,7 @@ absl::StatusOr<RowReader> Backfill::NewReader(std::uint32_t source, const std::s
   const postgres::ConnectOptions& server = options_.pipeline.source;
   ASSIGN_OR_RETURN(SqlConnection connection,
                    SqlConnection::Connect(server.conninfo, server.application_name));
-  return RowReader::Create(std::move(connection), server.publication,
-                           options_.pipeline.outboxes[source], source, &schemas_, snapshot);
+  return RowReader::Create(std::move(connection), options_.pipeline, source, &schemas_, snapshot);
 }
 
 absl::Status Backfill::OpenIn(const std::string& snapshot) {
@@ -320,6 +319,8 @@ absl::StatusOr<std::string> Backfill::Send(std::uint32_t source) {
                                      : "";
     return absl::StrFormat("%s%s was sent before%s\n", label, name, left_out);
   }
+  others_left_out_ = sender_ ? sender_->left_out() : 0;
+  left_out_noted_ = false;
   if (!table.left.begun) {
     table.left.begun = true;
     RETURN_IF_ERROR(Note(name, table.left));
@@ -399,23 +400,19 @@ absl::Status Backfill::SendAll(std::uint32_t source, Table* table) {
     sender_.emplace(options_.pipeline.kafka, options_.pipeline.registry, options_.pipeline.outboxes,
                     gap_ ? "gap" : "backfill", options_.patience, options_.on_warning);
   }
-  sender_->ForgetClosed();
-  left_out_noted_ = false;
-  note_due_ = false;
   curable_before_ = sender_->curable_out();
   sender_->KnowUnseen(settled_rows.unseen_topics);
   const std::string name = NameAt(source);
   RETURN_IF_ERROR(sender_->FollowParkedKeys(options_.pipeline, name));
   const auto on_row = [&](const ReadRow& row) {
-    const std::uint64_t left_out = sender_->left_out();
-    if (!settled_rows.settled[row.number]) {
-      RETURN_IF_ERROR(sender_->SendRow(row, schemas_, options_.skip_undeliverable));
+    if (row.number > 0 && row.number % options_.note_every == 0) {
+      // Before it is sent: who goes on begins with this row, and counts it then.
+      RETURN_IF_ERROR(NoteAt(source, row, &table->left));
     }
     ReportProgress(name, row.number + 1, settled_rows.settled.size());
-    note_due_ = note_due_ || (row.number + 1) % options_.note_every == 0;
-    // Who goes on reads the row of the note again: one that was left out would count twice.
-    return note_due_ && sender_->left_out() == left_out ? NoteAt(source, row, &table->left)
-                                                        : absl::OkStatus();
+    return settled_rows.settled[row.number]
+               ? absl::OkStatus()
+               : sender_->SendRow(row, schemas_, options_.skip_undeliverable);
   };
   RETURN_IF_ERROR(readers_.at(source).ForEach(on_row));
   RETURN_IF_ERROR(sender_->Flush());
@@ -430,7 +427,6 @@ void Backfill::CountLeftOut(Left* left) {
 }
 
 absl::Status Backfill::NoteAt(std::uint32_t source, const ReadRow& row, Left* left) {
-  note_due_ = false;
   RETURN_IF_ERROR(sender_->Flush());
   if (!row.seq || !readers_.at(source).HasTransactionIds()) {
     return absl::OkStatus();
@@ -461,7 +457,7 @@ absl::StatusOr<Backfill::Left> Backfill::ReadNote(const std::string& table) {
 
 absl::Status Backfill::Note(const std::string& table, const Left& left) {
   RETURN_IF_ERROR(lock_->Check());
-  if (sender_ && sender_->left_out() > 0 && !left_out_noted_) {
+  if (sender_ && sender_->left_out() > others_left_out_ && !left_out_noted_) {
     // Now, since whoever goes on after an interruption passes these rows by.
     ASSIGN_OR_RETURN(
         left_out_noted_,

@@ -137,9 +137,9 @@ class Backfill {
   envelope::SchemaTable schemas_;
   std::optional<RowSender> sender_;
   std::uint64_t curable_out_ = 0;
-  std::uint64_t curable_before_ = 0;  // of the sender, when they were counted last
-  bool left_out_noted_ = false;       // of the table that is sent
-  bool note_due_ = false;
+  std::uint64_t curable_before_ = 0;   // of the sender, when they were counted last
+  std::uint64_t others_left_out_ = 0;  // of the sender, in tables before the one that is sent
+  bool left_out_noted_ = false;        // of the one that is sent
   SharedIds shared_ids_;
   std::map<std::uint32_t, Table> tables_;  // by source
 };

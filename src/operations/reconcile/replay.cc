@@ -83,6 +83,9 @@ class Replayer {
       RETURN_IF_ERROR(base::Annotate(Compare(Name(sources[i]), &readers[i]), Name(sources[i])));
     }
     RETURN_IF_ERROR(CheckKeys(sources, &readers));
+    if (options_.in_place) {
+      sender_.KnowUnseen(unseen_topics_);
+    }
     for (std::size_t i = 0; i < sources.size() && !options_.dry_run; ++i) {
       RETURN_IF_ERROR(
           base::Annotate(Send(Name(sources[i]), settled_[i], &readers[i]), Name(sources[i])));
@@ -103,8 +106,8 @@ class Replayer {
     const envelope::OutboxOptions& outbox = options_.pipeline.outboxes[source];
     Lsn table_end;
     ASSIGN_OR_RETURN(RowReader reader,
-                     BeginReading({options_.standby, options_.wait}, options_.pipeline.source,
-                                  outbox, source, &schemas_, &table_end));
+                     BeginReading({options_.standby, options_.wait}, options_.pipeline, source,
+                                  &schemas_, &table_end));
     *end = std::max(*end, table_end);
     ASSIGN_OR_RETURN(const std::string where, options_.filter.Where(reader, outbox.table));
     RETURN_IF_ERROR(FindIds(outbox.table, &reader));
@@ -257,9 +260,7 @@ class Replayer {
   }
 
   absl::Status Send(const std::string& name, const std::vector<bool>& settled, RowReader* reader) {
-    sender_.ForgetClosed();
     if (options_.in_place) {
-      sender_.KnowUnseen(unseen_topics_);
       RETURN_IF_ERROR(sender_.FollowParkedKeys(options_.pipeline, name));
     }
     std::uint64_t sent = 0;

@@ -24,7 +24,7 @@ using std::chrono::steady_clock;
 
 constexpr std::size_t kFramesMax = 10'000;
 // Who names more schemas of which the registry says nothing must not hold up a verb for days: from
-// here on some five a second are decided, as in the stream.
+// here on some five a second are decided, as many as in the stream.
 constexpr std::chrono::milliseconds kUnclearForMost{600'000};
 constexpr int kHurriesMs = 100;
 
@@ -94,23 +94,16 @@ absl::StatusOr<envelope::Record> Framer::Frame(const envelope::Record& record,
   }
   if (schemas.epoch() != epoch_ || frames_.size() >= kFramesMax) {
     frames_.clear();
-    rejected_at_.clear();
     epoch_ = schemas.epoch();
   }
   const envelope::SchemaNeed& need = schemas.entry(record.schema).need;
   auto found = frames_.find(record.schema);
-  if (found != frames_.end() && !found->second.ok() &&
-      steady_clock::now() - rejected_at_[record.schema] >= envelope::kSchemaRejectionKept) {
-    frames_.erase(found);
-    found = frames_.end();
-  }
   if (found == frames_.end()) {
     absl::StatusOr<std::string> frame = FrameFor(need, decide);
     if (!frame.ok() && !absl::IsInvalidArgument(frame.status()) &&
         !absl::IsNotFound(frame.status())) {
       return frame.status();
     }
-    rejected_at_[record.schema] = steady_clock::now();
     found = frames_.emplace(record.schema, std::move(frame)).first;
   }
   RETURN_IF_ERROR(found->second.status());
@@ -180,6 +173,18 @@ std::vector<Value> RowEncoder::ValuesOf(const Row& row) const {
   return values;
 }
 
+absl::Status RowEncoder::CheckSize(std::span<const Value> values) const {
+  std::size_t bytes = 0;
+  for (const Value& value : values) {
+    bytes += value.bytes.size();
+  }
+  return row_bytes_max_ == 0 || bytes <= row_bytes_max_
+             ? absl::OkStatus()
+             : outbox::CheckEventSize(
+                   bytes - outbox::HexSurplusBytes(values, columns_.relation.columns),
+                   row_bytes_max_);
+}
+
 absl::StatusOr<envelope::Record> RowEncoder::Encode(std::span<const Value> values,
                                                     const envelope::Position& position,
                                                     const envelope::TransactionInfo& transaction) {
@@ -190,7 +195,10 @@ absl::StatusOr<envelope::Record> RowEncoder::Encode(std::span<const Value> value
   if (schemas_ != nullptr && schemas_->crowded()) {
     schemas_->ForgetUnused({});
   }
-  RETURN_IF_ERROR(base::Annotate(mapper_->Map(values, &event_), "no event"));
+  const absl::Status size = CheckSize(values);
+  const absl::Status mapped =
+      mapper_->Map(size.ok() ? values : outbox::WithoutLarge(values), &event_);
+  RETURN_IF_ERROR(base::Annotate(size.ok() ? mapped : size, "no event"));
   envelope::Record record;
   RETURN_IF_ERROR(base::Annotate(
       encoder_->Encode(event_, position, transaction, arena_.get(), &record), "no record"));

@@ -37,9 +37,8 @@ namespace walpost::operations {
 // Why: no dead letter and no row holds them, and the registry may know another schema by now.
 // Thread: one owner; blocking.
 // Errors: kInvalidArgument (it can have no schema), kNotFound (there is none, or a wrong one; asked
-//   for again after kSchemaRejectionKept), kAborted (the registry answers, but not about that
-//   schema), kUnavailable, kFailedPrecondition (no registry is configured, or a descriptor set
-//   cannot be used).
+//   once), kAborted (the registry answers, but not about that schema), kUnavailable,
+//   kFailedPrecondition (no registry is configured, or a descriptor set cannot be used).
 class Framer {
  public:
   // `framings` by the numbers in SchemaNeed::source.
@@ -64,7 +63,6 @@ class Framer {
   // Of one table of schemas; or why there is none.
   std::map<envelope::SchemaTable::Ref, absl::StatusOr<std::string>> frames_;
   std::uint64_t epoch_ = 0;  // of the table
-  std::map<envelope::SchemaTable::Ref, std::chrono::steady_clock::time_point> rejected_at_;
 
   struct Patience {
     std::chrono::milliseconds waited{0};
@@ -113,6 +111,9 @@ class RowEncoder {
   // `row` begins with the columns; what follows is not looked at. Views of it.
   std::vector<pgoutput::Value> ValuesOf(const postgres::Row& row) const;
 
+  // Larger rows become no records, as in the stream; 0 = no limit.
+  void LimitRows(std::size_t bytes_max) { row_bytes_max_ = bytes_max; }
+
   absl::StatusOr<envelope::Record> Encode(std::span<const pgoutput::Value> values,
                                           const envelope::Position& position,
                                           const envelope::TransactionInfo& transaction);
@@ -127,12 +128,14 @@ class RowEncoder {
   absl::Status Bind(outbox::TableOptions table, std::string database,
                     const envelope::OutboxOptions& outbox, std::uint32_t source,
                     envelope::SchemaTable* schemas);
+  absl::Status CheckSize(std::span<const pgoutput::Value> values) const;
 
   std::string table_;
   TableColumns columns_;
   std::optional<outbox::TableMapper> mapper_;
   std::optional<envelope::Encoder> encoder_;
   outbox::Event event_;
+  std::size_t row_bytes_max_ = 0;
   envelope::SchemaTable* schemas_ = nullptr;
   std::unique_ptr<base::ChunkArena> arena_;
   std::optional<base::ChunkArena::Block> last_;

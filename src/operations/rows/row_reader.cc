@@ -132,12 +132,13 @@ RowReader::RowReader(SqlConnection connection, RowEncoder encoder,
       order_(encoder_.ColumnOf(table.columns.seq)) {}
 
 absl::StatusOr<RowReader> RowReader::Create(SqlConnection connection,
-                                            const std::string& publication,
-                                            const envelope::OutboxOptions& outbox,
-                                            std::uint32_t source, envelope::SchemaTable* schemas,
+                                            const PipelineSettings& pipeline, std::uint32_t source,
+                                            envelope::SchemaTable* schemas,
                                             const std::string& snapshot) {
-  ASSIGN_OR_RETURN(RowEncoder encoder,
-                   RowEncoder::Create(&connection, publication, outbox, source, schemas, snapshot));
+  const envelope::OutboxOptions& outbox = pipeline.outboxes[source];
+  ASSIGN_OR_RETURN(RowEncoder encoder, RowEncoder::Create(&connection, pipeline.source.publication,
+                                                          outbox, source, schemas, snapshot));
+  encoder.LimitRows(pipeline.event_bytes_max);
   return RowReader(std::move(connection), std::move(encoder), outbox.table);
 }
 
@@ -355,9 +356,9 @@ absl::StatusOr<std::vector<std::uint32_t>> TablesOf(
 }
 
 absl::StatusOr<RowReader> BeginReading(const RowsElsewhere& standby,
-                                       const postgres::ConnectOptions& server,
-                                       const envelope::OutboxOptions& outbox, std::uint32_t source,
+                                       const PipelineSettings& pipeline, std::uint32_t source,
                                        envelope::SchemaTable* schemas, base::Lsn* end) {
+  const postgres::ConnectOptions& server = pipeline.source;
   ASSIGN_OR_RETURN(
       SqlConnection connection,
       SqlConnection::Connect(standby.conninfo.empty() ? server.conninfo : standby.conninfo,
@@ -368,8 +369,8 @@ absl::StatusOr<RowReader> BeginReading(const RowsElsewhere& standby,
   if (!standby.conninfo.empty()) {
     RETURN_IF_ERROR(AwaitReplayed(&connection, server, standby.wait));
   }
-  ASSIGN_OR_RETURN(RowReader reader, RowReader::Create(std::move(connection), server.publication,
-                                                       outbox, source, schemas));
+  ASSIGN_OR_RETURN(RowReader reader,
+                   RowReader::Create(std::move(connection), pipeline, source, schemas));
   ASSIGN_OR_RETURN(*end, EndOfSnapshot(reader.connection()));
   return reader;
 }

@@ -3,7 +3,7 @@
 // Why: who sends rows again, or compares them with what is in Kafka, reads them all in one snapshot
 //   and in the order in which they were made.
 // Thread: one owner; blocking.
-// Lifetime: a row and its record until the callback returns. `outbox` and `schemas` must outlive
+// Lifetime: a row and its record until the callback returns. `pipeline` and `schemas` must outlive
 // it.
 // Errors: those of RowEncoder and SqlConnection.
 #pragma once
@@ -74,9 +74,8 @@ class RowReader {
   // Begins the transaction in whose snapshot rows are to be read (BeginReadOnly); `snapshot` as
   // there.
   static absl::StatusOr<RowReader> Create(postgres::SqlConnection connection,
-                                          const std::string& publication,
-                                          const envelope::OutboxOptions& outbox,
-                                          std::uint32_t source, envelope::SchemaTable* schemas,
+                                          const PipelineSettings& pipeline, std::uint32_t source,
+                                          envelope::SchemaTable* schemas,
                                           const std::string& snapshot = "");
 
   // Whether the rows hold the id of the transaction that made them, and when it began.
@@ -173,8 +172,7 @@ struct RowsElsewhere {
 
 // A row reader in a transaction of its own that only reads; `end`: behind all that it sees.
 absl::StatusOr<RowReader> BeginReading(const RowsElsewhere& standby,
-                                       const postgres::ConnectOptions& server,
-                                       const envelope::OutboxOptions& outbox, std::uint32_t source,
+                                       const PipelineSettings& pipeline, std::uint32_t source,
                                        envelope::SchemaTable* schemas, base::Lsn* end);
 
 }  // namespace walpost::operations

@@ -15,6 +15,11 @@ namespace {
 
 constexpr std::size_t kTopicsNamedMax = 10;
 
+// On one line: it may quote what a row has, or what a registry answers.
+std::string Shown(const absl::Status& status) {
+  return base::Printable(base::Cut(std::string(status.message()), base::kMessageBytesMax));
+}
+
 }  // namespace
 
 RowSender::RowSender(const kafka::KafkaOptions& kafka, const registry::RegistryOptions& registry,
@@ -118,7 +123,7 @@ absl::Status RowSender::RejectSchema(const std::string& id, const absl::Status& 
     return absl::AbortedError(absl::StrFormat(
         "event '%s': %s: try again; if it stays so, let walpost read this subject, or leave such "
         "rows out: --skip-undeliverable",
-        Printable(id, base::kShownBytesMax), std::string(why.message())));
+        Printable(id, base::kShownBytesMax), Shown(why)));
   }
   if (!absl::IsNotFound(why)) {
     return Reject(id, why);
@@ -128,8 +133,7 @@ absl::Status RowSender::RejectSchema(const std::string& id, const absl::Status& 
 }
 
 absl::Status RowSender::Reject(const std::string& id, const absl::Status& status) {
-  const absl::Status why(status.code(),
-                         base::Printable(std::string(status.message())));  // has what a row has
+  const absl::Status why(status.code(), Shown(status));
   const std::string shown = Printable(id, base::kShownBytesMax);
   const std::string event = "event '" + shown + "'";
   if (!absl::IsInvalidArgument(why)) {

@@ -53,8 +53,6 @@ class RowSender {
 
   void KnowUnseen(const kafka::UnseenTopics& topics) { writer_.KnowUnseen(topics); }
 
-  void ForgetClosed() { writer_.ForgetClosed(); }
-
   // A row of a RowReader that was made with `schemas`. Copied before it returns. kInvalidArgument
   // names a row that makes no record, or none that its topic takes; it may have been given earlier.
   // With `leave_out` it is counted instead.

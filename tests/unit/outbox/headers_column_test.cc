@@ -6,6 +6,8 @@
 #include <utility>
 #include <vector>
 
+#include "base/text.h"
+
 namespace walpost::outbox {
 namespace {
 
@@ -120,6 +122,16 @@ TEST(HeadersColumnTest, NumberBeyondADoubleIsRejectedByName) {
   for (const std::string& number : {"1e400"s, "-1e999"s, std::string(400, '9')}) {
     EXPECT_EQ(column.Parse("{\"ok\": 1, \"n\": " + number + "}").status().message(),
               "header 'n' is a number too large to be read; write it as text");
+  }
+}
+
+TEST(HeadersColumnTest, LongNameIsCutInWhatIsSaidOfIt) {
+  HeadersColumn column;
+  const std::string name(100'000, 'n');
+  for (const char* value : {"{}", "1e400"}) {
+    const absl::Status status = column.Parse("{\"" + name + "\": " + value + "}").status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_LE(status.message().size(), 2 * base::kShownBytesMax);
   }
 }
 

@@ -6,6 +6,7 @@
 #include <string>
 #include <utility>
 
+#include "base/text.h"
 #include "outbox/event.h"
 #include "outbox/options.h"
 #include "support/pgoutput_bytes.h"
@@ -202,6 +203,17 @@ TEST_F(TableMapperTest, NullInAMandatoryColumnIsAnUndeliverableEvent) {
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << column;
     EXPECT_THAT(std::string(status.message()),
                 HasSubstr("column " + std::string(column) + " is NULL in event '"));
+  }
+}
+
+TEST_F(TableMapperTest, LongIdIsCutInWhatIsSaidOfItsEvent) {
+  for (const std::string column : {"aggregate_id", "headers"}) {
+    table_ = WalpostTable();
+    table_.Retype("id", type_oid::kText).Text("id", std::string(100'000, 'i'));
+    column == "headers" ? table_.Text(column, "[]") : table_.Null(column);
+    const absl::Status status = Map();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << column;
+    EXPECT_LE(status.message().size(), 2 * base::kShownBytesMax) << column;
   }
 }
 
