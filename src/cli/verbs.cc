@@ -395,7 +395,6 @@ operations::PipelineSettings PipelineSettingsOf(const config::Config& config) {
   options.messages = config.run.pipeline.messages.encoder;
   options.registry = config.run.registry;
   options.dead_letters_max = config.run.pipeline.dead_letters_max;
-  options.event_bytes_max = config.run.pipeline.event_bytes_max;
   return options;
 }
 

@@ -67,8 +67,7 @@ struct PipelineSettings {
   envelope::EncoderOptions messages;  // of logical messages that are events
   registry::RegistryOptions registry;
   std::chrono::milliseconds kafka_timeout{15'000};
-  std::uint64_t dead_letters_max = 10'000;                      // delivery.dead_letters_max
-  std::size_t event_bytes_max = std::size_t{64} * 1024 * 1024;  // source.event_bytes_max
+  std::uint64_t dead_letters_max = 10'000;  // delivery.dead_letters_max
 };
 
 // CheckLine - one finding of `walpost check`; CheckLines - all of them, in the order they were

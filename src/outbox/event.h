@@ -12,12 +12,10 @@
 #include <span>
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include "absl/status/status.h"
 #include "base/dead_letter.h"
 #include "base/time.h"
-#include "pgoutput/message.h"
 
 namespace walpost::outbox {
 
@@ -79,16 +77,6 @@ absl::Status UndeliverableError(std::string_view reason, const std::string& mess
 
 // kIdTooLong.
 absl::Status CheckId(std::string_view id);
-
-// kEventTooLarge, of a row or message of so many bytes. `bytes_max`: source.event_bytes_max.
-absl::Status CheckEventSize(std::size_t bytes, std::size_t bytes_max);
-
-// What the hexadecimal form of bytea adds: it counts as in its binary form.
-std::size_t HexSurplusBytes(std::span<const pgoutput::Value> values,
-                            std::span<const pgoutput::Column> columns);
-
-// Enough of a row that is too large to say which event it is: no work is done on what is not sent.
-std::vector<pgoutput::Value> WithoutLarge(std::span<const pgoutput::Value> values);
 
 // kRowInvalid for a status that names none.
 std::string ReasonCodeOf(const absl::Status& status);

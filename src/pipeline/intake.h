@@ -173,7 +173,10 @@ class Intake {
   envelope::Position PositionOf(std::uint32_t ordinal) const;
   absl::Status Add(const outbox::Event& event, envelope::Encoder* encoder, std::uint32_t ordinal,
                    std::uint32_t table);
+  // Of a row or message of so many bytes.
+  absl::Status CheckSize(std::size_t bytes) const;
   std::size_t BytesOf(const pgoutput::Insert& insert, const pgoutput::Relation& announced) const;
+  std::span<const pgoutput::Value> WithoutLarge(std::span<const pgoutput::Value> values);
   std::optional<Halt> Undeliverable(UndeliverableEvent undeliverable, const absl::Status& why);
   void Taken(std::uint32_t ordinal);
   Halt OtherRows() const;
@@ -194,8 +197,9 @@ class Intake {
   std::optional<Messages> messages_;
   pgoutput::Decoder decoder_;
   pgoutput::Message message_;
-  std::string_view payload_;  // the message that is being taken
-  base::Lsn payload_lsn_;     // of the message just taken
+  std::string_view payload_;            // the message that is being taken
+  base::Lsn payload_lsn_;               // of the message just taken
+  std::vector<pgoutput::Value> small_;  // scratch
   // Relations that are no outbox themselves, and the transaction that was the first on this
   // connection to announce them; at most kAnnouncedMax.
   absl::flat_hash_map<std::uint32_t, Announced> announced_;

@@ -259,11 +259,10 @@ std::optional<Halt> Intake::TakeRow(Outbox* outbox, const pgoutput::Insert& inse
                         outbox->bind_error, Place(ordinal))};
   }
   const auto table = static_cast<std::uint32_t>(outbox - outboxes_.data());
-  const absl::Status size =
-      outbox::CheckEventSize(BytesOf(insert, *outbox->announced), event_bytes_max_);
+  const absl::Status size = CheckSize(BytesOf(insert, *outbox->announced));
   outbox::Event event;
   absl::Status status =
-      outbox->mapper.Map(size.ok() ? insert.values : outbox::WithoutLarge(insert.values), &event);
+      outbox->mapper.Map(size.ok() ? insert.values : WithoutLarge(insert.values), &event);
   if (!status.ok() && status.code() != absl::StatusCode::kInvalidArgument) {
     return Halt{base::HaltReason::kProtocolError,
                 absl::StrFormat("%s (%s)", std::string(status.message()), Place(ordinal))};
@@ -291,7 +290,7 @@ std::optional<Halt> Intake::TakeRow(Outbox* outbox, const pgoutput::Insert& inse
 std::optional<Halt> Intake::TakeMessage(const pgoutput::LogicalMessage& message,
                                         std::uint32_t ordinal, std::uint32_t table) {
   outbox::Event event;
-  const absl::Status size = outbox::CheckEventSize(payload_.size(), event_bytes_max_);
+  const absl::Status size = CheckSize(payload_.size());
   absl::Status status = size;
   status.Update(messages_->mapper.Map(message.prefix, message.content, &event));
   if (TakeRepeat(event, ordinal, table)) {
@@ -368,11 +367,47 @@ void Intake::AddToTracker(const envelope::Record& record, std::uint32_t ordinal,
   ++counters_->received_by_table[table].second;
 }
 
+// A bytea that comes as text, in hex form, counts as in its binary form.
 std::size_t Intake::BytesOf(const pgoutput::Insert& insert,
                             const pgoutput::Relation& announced) const {
-  return payload_.size() <= event_bytes_max_  // as almost every event: nothing more is asked of it
-             ? payload_.size()
-             : payload_.size() - outbox::HexSurplusBytes(insert.values, announced.columns);
+  std::size_t bytes = payload_.size();
+  if (bytes <= event_bytes_max_) {
+    return bytes;  // as almost every event: nothing more is asked of it
+  }
+  for (std::size_t i = 0; i < std::min(insert.values.size(), announced.columns.size()); ++i) {
+    const pgoutput::Value& value = insert.values[i];
+    const std::uint32_t type = announced.columns[i].type_oid;
+    const bool may_be_bytea =  // or a domain over it
+        type == outbox::type_oid::kBytea || type >= outbox::type_oid::kFirstUserType;
+    if (value.kind == pgoutput::Value::Kind::kText && may_be_bytea &&
+        value.bytes.starts_with("\\x")) {
+      bytes -= value.bytes.size() / 2;
+    }
+  }
+  return bytes;
+}
+
+absl::Status Intake::CheckSize(std::size_t bytes) const {
+  if (bytes <= event_bytes_max_) {
+    return absl::OkStatus();
+  }
+  return outbox::UndeliverableError(
+      outbox::kEventTooLarge,
+      absl::StrFormat("it has %u bytes, more than source.event_bytes_max, %u: correct what writes "
+                      "it, or raise the limit",
+                      bytes, event_bytes_max_));
+}
+
+// Enough to say which event it is: no work is done on what is not sent.
+std::span<const pgoutput::Value> Intake::WithoutLarge(std::span<const pgoutput::Value> values) {
+  constexpr std::size_t kKeptBytesMax = 64 * 1024;
+  small_.assign(values.begin(), values.end());
+  for (pgoutput::Value& value : small_) {
+    if (value.bytes.size() > kKeptBytesMax) {
+      value = pgoutput::Value();
+    }
+  }
+  return small_;
 }
 
 // A row or message that becomes no record.

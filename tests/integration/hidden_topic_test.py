@@ -16,8 +16,7 @@ def kafka_with_rights(workspace):
 
 def hide(kafka, topic):
     """Nobody but a superuser may describe it; it need not exist."""
-    kafka._java("org.apache.kafka.tools.AclCommand", "--bootstrap-server", kafka.bootstrap, "--add", "--force", "--topic", topic,
-                "--allow-principal", "User:other", "--operation", "All")
+    permit(kafka, topic, "All", principal="User:other")
 
 
 def row(p, topic):

@@ -2,7 +2,6 @@
 
 import base64
 import glob
-import json
 import os
 import shutil
 import subprocess
@@ -10,6 +9,7 @@ import time
 import uuid
 from pathlib import Path
 
+import kafka_requests
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic
 from waiting import Unavailable, free_port, wait_for
@@ -197,10 +197,9 @@ class Kafka:
 
     def delete_records(self, topic, partition, before):
         """What retention does: the partition begins at this offset from here on."""
-        offsets = self.path / "offsets.json"
-        offsets.write_text(json.dumps({"version": 1, "partitions": [{"topic": topic, "partition": partition, "offset": before}]}),
-                           encoding="utf-8")
-        self._java("org.apache.kafka.tools.DeleteRecordsCommand", "--bootstrap-server", self.bootstrap, "--offset-json-file", offsets)
+        known = self.admin().list_topics(topic, timeout=30)
+        leader = known.brokers[known.topics[topic].partitions[partition].leader]
+        kafka_requests.delete_records(f"{leader.host}:{leader.port}", topic, partition, before)
 
     def produce(self, topic, records):
         """Copies of records, in this order."""

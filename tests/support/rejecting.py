@@ -1,5 +1,7 @@
 """Events that a topic does not take, and topics where only the broker knows that."""
 
+import kafka_requests
+
 TABLE = """CREATE TABLE outbox (seq bigserial, id uuid PRIMARY KEY, aggregatetype varchar(255) NOT NULL, aggregateid varchar(255),
     type varchar(255), payload jsonb)"""
 
@@ -13,9 +15,8 @@ ACLS = {"authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardA
 
 def permit(kafka, topic, *operations, change="--add", prefixed=False, principal="User:ANONYMOUS"):
     """Once a topic has any, only what its ACLs name is permitted."""
-    arguments = [word for operation in operations for word in ("--operation", operation)]
-    kafka._java("org.apache.kafka.tools.AclCommand", "--bootstrap-server", kafka.bootstrap, change, "--force", "--topic", topic,
-                *(["--resource-pattern-type", "prefixed"] if prefixed else []), "--allow-principal", principal, *arguments)
+    for operation in operations:
+        kafka_requests.change_right(kafka.bootstrap, topic, principal, operation, add=change == "--add", prefixed=prefixed)
 
 
 class Rejecting:
