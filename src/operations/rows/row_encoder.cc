@@ -173,18 +173,6 @@ std::vector<Value> RowEncoder::ValuesOf(const Row& row) const {
   return values;
 }
 
-absl::Status RowEncoder::CheckSize(std::span<const Value> values) const {
-  std::size_t bytes = 0;
-  for (const Value& value : values) {
-    bytes += value.bytes.size();
-  }
-  return row_bytes_max_ == 0 || bytes <= row_bytes_max_
-             ? absl::OkStatus()
-             : outbox::CheckEventSize(
-                   bytes - outbox::HexSurplusBytes(values, columns_.relation.columns),
-                   row_bytes_max_);
-}
-
 absl::StatusOr<envelope::Record> RowEncoder::Encode(std::span<const Value> values,
                                                     const envelope::Position& position,
                                                     const envelope::TransactionInfo& transaction) {
@@ -195,10 +183,7 @@ absl::StatusOr<envelope::Record> RowEncoder::Encode(std::span<const Value> value
   if (schemas_ != nullptr && schemas_->crowded()) {
     schemas_->ForgetUnused({});
   }
-  const absl::Status size = CheckSize(values);
-  const absl::Status mapped =
-      mapper_->Map(size.ok() ? values : outbox::WithoutLarge(values), &event_);
-  RETURN_IF_ERROR(base::Annotate(size.ok() ? mapped : size, "no event"));
+  RETURN_IF_ERROR(base::Annotate(mapper_->Map(values, &event_), "no event"));
   envelope::Record record;
   RETURN_IF_ERROR(base::Annotate(
       encoder_->Encode(event_, position, transaction, arena_.get(), &record), "no record"));

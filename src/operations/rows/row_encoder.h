@@ -111,9 +111,6 @@ class RowEncoder {
   // `row` begins with the columns; what follows is not looked at. Views of it.
   std::vector<pgoutput::Value> ValuesOf(const postgres::Row& row) const;
 
-  // Larger rows become no records, as in the stream; 0 = no limit.
-  void LimitRows(std::size_t bytes_max) { row_bytes_max_ = bytes_max; }
-
   absl::StatusOr<envelope::Record> Encode(std::span<const pgoutput::Value> values,
                                           const envelope::Position& position,
                                           const envelope::TransactionInfo& transaction);
@@ -128,14 +125,12 @@ class RowEncoder {
   absl::Status Bind(outbox::TableOptions table, std::string database,
                     const envelope::OutboxOptions& outbox, std::uint32_t source,
                     envelope::SchemaTable* schemas);
-  absl::Status CheckSize(std::span<const pgoutput::Value> values) const;
 
   std::string table_;
   TableColumns columns_;
   std::optional<outbox::TableMapper> mapper_;
   std::optional<envelope::Encoder> encoder_;
   outbox::Event event_;
-  std::size_t row_bytes_max_ = 0;
   envelope::SchemaTable* schemas_ = nullptr;
   std::unique_ptr<base::ChunkArena> arena_;
   std::optional<base::ChunkArena::Block> last_;

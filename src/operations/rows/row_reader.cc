@@ -138,7 +138,6 @@ absl::StatusOr<RowReader> RowReader::Create(SqlConnection connection,
   const envelope::OutboxOptions& outbox = pipeline.outboxes[source];
   ASSIGN_OR_RETURN(RowEncoder encoder, RowEncoder::Create(&connection, pipeline.source.publication,
                                                           outbox, source, schemas, snapshot));
-  encoder.LimitRows(pipeline.event_bytes_max);
   return RowReader(std::move(connection), std::move(encoder), outbox.table);
 }
 

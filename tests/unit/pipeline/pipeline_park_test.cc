@@ -327,6 +327,43 @@ TEST_F(ParkTest, RowThatMakesNoRecordWaitsForEarlierEventsOfItsKeyThatWaitWithTh
   EXPECT_EQ(Confirmed(), Lsn(208));
 }
 
+TEST_F(ParkTest, RowThatMakesNoRecordDoesNotWaitForAnEventOfItsKeyInAnotherTopic) {
+  options_.event_bytes_max = 1'000;
+  Connect();
+  ParkA(100, {"a1"});
+  sink_.SetPending("returns", true);
+  SendPayload(Begin(200));
+  SendPayload(EventBytes("a2", "a", "returns"));
+  SendPayload(EventBytes({walpost::testing::TextColumn("a3"), walpost::testing::TextColumn("a"),
+                          walpost::testing::TextColumn("orders"), walpost::testing::TextColumn("t"),
+                          walpost::testing::BinaryColumn(std::string(10'000, 'x'))}));
+  SendPayload(Commit(200));
+  Run();
+  EXPECT_THAT(Rows(), ElementsAre("parked:a1", "parked:a3"));
+}
+
+TEST_F(ParkTest, RowThatWaitedWhenAnotherInstanceWentOnIsForgotten) {
+  Connect();
+  Transaction(100, {"a1"});
+  serve_dead_letters_ = false;
+  RejectAlone(0);
+  End(base::StreamEnd::Kind::kLost);
+  base::Progress others;
+  others.end_lsn = Lsn(508);
+  others.last_transactions = {{Lsn(500), base::Xid{77}, kCommitTime}};
+  facts_.progress = others;
+  facts_.confirmed_flush_lsn = facts_.start_lsn = Lsn(508);
+  Connect(/*start=*/Lsn(100), /*announce=*/false);
+  ASSERT_EQ(last_command_, StreamCommand::kClose);
+  Advance(milliseconds(1));
+  serve_dead_letters_ = true;
+  Connect();
+  Transaction(600, {"a6"});
+  Run();
+  EXPECT_THAT(Rows(), IsEmpty());
+  EXPECT_THAT(Visible('a'), ElementsAre("a6"));
+}
+
 TEST_F(ParkTest, ResumedPipelineCountsOpenRowsAnew) {
   Connect();
   ParkA(100, {"a1"});

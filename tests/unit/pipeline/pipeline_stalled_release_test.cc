@@ -507,5 +507,25 @@ TEST_F(StalledReleaseTest, RecordThatIsLostDuringALookIsLookedAtOnceMore) {
   EXPECT_THAT(Rows(), ElementsAre("closed:a1"));
 }
 
+TEST_F(StalledReleaseTest, RecordThatIsRejectedDuringALookIsLookedAtOnceMore) {
+  Connect();
+  ParkA(100, {"a1"});
+  ReleaseA();
+  serve_dead_letters_ = false;
+  Wait();
+  const auto look = pipeline().TakeDeadLetterRequest(now_);
+  ASSERT_TRUE(look && look->kind == DeadLetterRequest::Kind::kLookAgain);
+  const DeadLetterReply reply = dead_letters_.CarryOut(*look);
+  DiscardA();
+  sink_.Fail(sink_.outstanding().front(), delivery::FailureKind::kTopicInvalid);
+  Settle();
+  pipeline().OnDeadLetterReply(reply, now_);
+  serve_dead_letters_ = true;
+  Settle();
+  Run();
+  EXPECT_THAT(Visible('a'), IsEmpty());
+  EXPECT_THAT(Rows(), ElementsAre("closed:a1"));
+}
+
 }  // namespace
 }  // namespace walpost::pipeline
