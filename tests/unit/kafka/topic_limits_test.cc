@@ -44,6 +44,14 @@ TEST(BatchBytesTest, HeadersCountWithNameValueAndLengths) {
   EXPECT_EQ(BatchBytesOf(record), 61 + 1 + 6 + (1 + 2 + 1 + 1) + (1 + 4 + 1));
 }
 
+TEST(RequestBytesTest, WhatIsNotThereTakesNoBytes) {
+  envelope::Record record;
+  EXPECT_EQ(RequestBytesOf(record), 40);
+  record.key = "12";
+  record.value = "345";
+  EXPECT_EQ(RequestBytesOf(record), 40 + 2 + 3);
+}
+
 TEST(BatchBytesTest, BatchIsALittleSmallerThanTheTopicTakes) {
   EXPECT_EQ(BatchBytesFor(TopicLimits()), std::nullopt);
   EXPECT_EQ(BatchBytesFor(LimitsOf({{"max.message.bytes", "100000"}})), 99'000);

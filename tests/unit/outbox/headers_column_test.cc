@@ -161,8 +161,8 @@ TEST(TraceContextTest, TraceparentIsFoundInWhatJavaStores) {
   for (const std::string& text :
        {line, "#Sat Nov 21 15:22:50 UTC 2026\n" + line + "\n", "a=b\r\n" + line + "\r\nc=d\r\n",
         " \t" + line, std::string("traceparent : ") + kTrace, std::string("traceparent ") + kTrace,
-        "#a comment never goes on \\\n" + line, "a=two backslashes\\\\\n" + line,
-        "traceparent=earlier\n" + line}) {
+        "#a comment never goes on \\\n" + line, "!nor does this one \\\n" + line,
+        "a=two backslashes\\\\\n" + line, "traceparent=earlier\n" + line}) {
     EXPECT_EQ(TraceparentOf(text), kTrace) << text;
   }
 }

@@ -20,6 +20,7 @@ using ::testing::IsEmpty;
 using ::testing::Not;
 using ::testing::Pair;
 using ::testing::UnorderedElementsAre;
+using std::string_literals::operator""s;
 
 v1::OutboxMessage Message() {
   v1::OutboxMessage message;
@@ -268,6 +269,16 @@ TEST_F(MessageMapperTest, UnknownFieldsAreIgnored) {
   unknown->AddFixed64(902, 7);
   unknown->AddLengthDelimited(903)->assign("later");
   EXPECT_TRUE(Map(message).ok());
+}
+
+TEST_F(MessageMapperTest, NumberIsRejectedThatHasMoreBytesThanItsType) {
+  const std::string message = Message().SerializeAsString();
+  const std::string varint = "\xA0\x06"s;  // field 100, unknown
+  const std::string bytes = "\xA2\x06"s;
+  EXPECT_TRUE(Map(message + varint + std::string(9, '\x80') + '\x01').ok());
+  EXPECT_FALSE(Map(message + varint + std::string(10, '\x80') + '\x01').ok());
+  EXPECT_TRUE(Map(message + bytes + std::string(4, '\x80') + '\0').ok());
+  EXPECT_FALSE(Map(message + bytes + std::string(5, '\x80') + '\0').ok());
 }
 
 TEST_F(MessageMapperTest, LabelsAreDistinguishedFromTables) {
