@@ -37,7 +37,8 @@ constexpr std::chrono::milliseconds kSilentBrokerFor{100};
 constexpr int kAfterErrorMs = 10;
 constexpr int kAnswerTimeoutMs = static_cast<int>(kAnswerTimeout.count());
 
-void AskAboutTopic(rd_kafka_t* producer, bool describe, TopicQuestion* question) {
+void AskAboutTopic(rd_kafka_t* producer, std::chrono::milliseconds limits_timeout, bool describe,
+                   TopicQuestion* question) {
   question->asked = true;
   question->producer_asked = true;
   const Topic handle = NewTopic(producer, question->name, question->opaque);
@@ -54,7 +55,7 @@ void AskAboutTopic(rd_kafka_t* producer, bool describe, TopicQuestion* question)
     question->leaders = LeadersOf(metadata->topics[0]);
   }
   if (question->partitions > 0 && describe) {
-    question->limits = ReadTopicLimits(producer, question->name, kAnswerTimeout);
+    question->limits = ReadTopicLimits(producer, question->name, limits_timeout);
   }
 }
 
@@ -200,7 +201,7 @@ void AskAboutTopics(const KafkaOptions& options, rd_kafka_t* producer, bool desc
     if (question.asked) {
       continue;
     }
-    AskAboutTopic(producer, describe, &question);
+    AskAboutTopic(producer, options.limits_timeout, describe, &question);
     if (steady_clock::now() >= until) {
       break;
     }

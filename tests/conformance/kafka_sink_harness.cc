@@ -20,8 +20,9 @@ constexpr milliseconds kStepMax{100};
 
 }  // namespace
 
-KafkaSinkHarness::KafkaSinkHarness(std::string bootstrap, Properties more)
-    : bootstrap_(std::move(bootstrap)) {
+KafkaSinkHarness::KafkaSinkHarness(std::string bootstrap, Properties more,
+                                   kafka::KafkaOptions options)
+    : bootstrap_(std::move(bootstrap)), options_(std::move(options)) {
   options_.properties = {{"bootstrap.servers", bootstrap_},
                          {"queue.buffering.max.messages", std::to_string(kQueueLimit)}};
   options_.properties.insert(options_.properties.end(), more.begin(), more.end());

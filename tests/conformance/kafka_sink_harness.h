@@ -18,7 +18,8 @@ class KafkaSinkHarness : public SinkHarness {
  public:
   using Properties = std::vector<std::pair<std::string, std::string>>;
 
-  explicit KafkaSinkHarness(std::string bootstrap, Properties more = {});
+  explicit KafkaSinkHarness(std::string bootstrap, Properties more = {},
+                            kafka::KafkaOptions options = {});
 
   delivery::Sink* sink() override { return sink_.get(); }
 

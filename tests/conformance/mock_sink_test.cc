@@ -36,10 +36,17 @@ struct OwnsMock {
   MockKafka kafka;
 };
 
+// It does not answer questions about limits.
+kafka::KafkaOptions WithoutLimits() {
+  kafka::KafkaOptions options;
+  options.limits_timeout = milliseconds(10);
+  return options;
+}
+
 class MockHarness : private OwnsMock, public KafkaSinkHarness {
  public:
   explicit MockHarness(Properties more = {})
-      : KafkaSinkHarness(OwnsMock::kafka.bootstrap(), std::move(more)) {}
+      : KafkaSinkHarness(OwnsMock::kafka.bootstrap(), std::move(more), WithoutLimits()) {}
 
   MockKafka& mock() { return OwnsMock::kafka; }
 
