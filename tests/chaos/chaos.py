@@ -3,6 +3,7 @@
 
 import argparse
 import json
+import os
 import random
 import signal
 import statistics
@@ -22,6 +23,7 @@ from history import WRITER_SHIFT, History, parse_id  # noqa: E402
 from judge import Judge, Seen  # noqa: E402
 from plan import KINDS, make_plan  # noqa: E402
 from watch import Watch, longest, wait_until_confirmed  # noqa: E402
+from with_kafka import quick_java  # noqa: E402
 from world import UNKNOWN_TOPIC_WAIT_S, World  # noqa: E402
 from writers import Writer  # noqa: E402
 
@@ -154,6 +156,7 @@ def payload_is_right(event, payload):
 
 
 def play(chosen, plan, folder, report):
+    os.environ["WALPOST_KAFKA_JAVA"] = quick_java()  # brokers are killed often, and processors are few
     with servers.Workspace() as workspace:
         report.say(f"{command_of(chosen)}: starting PostgreSQL, three Kafka nodes, walpost ({servers.walpost_binary()})")
         world = World(workspace, plan)
