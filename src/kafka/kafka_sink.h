@@ -34,7 +34,7 @@ struct KafkaOptions {
   std::chrono::milliseconds metadata_refresh{30'000};
   // So long a topic must have no such partition before a record for it is rejected.
   std::chrono::milliseconds unknown_topic_wait{0};
-  // For the broker to tell a topic's limits; without an answer it is used without them.
+  // For the answer about a topic's limits; without one the topic is used without them.
   std::chrono::milliseconds limits_timeout{2'000};
 };
 
