@@ -274,6 +274,7 @@ TEST_P(MockSink, ReconfiguredSinkDoesNotWaitForAReportThatDoesNotCome) {
   harness().Reconfigure();
   Poll();
   EXPECT_EQ(reports_.outgrown, 0);
+  EXPECT_LE(*sink_->NextDeadline(), harness().now().mono + milliseconds(1'000));
   harness().Skip(milliseconds(1'000));
   Poll();
   EXPECT_EQ(reports_.outgrown, 1);

@@ -43,6 +43,15 @@ TEST(ConnectFailureTest, HbaRejectionExplainsTheReplicationKeyword) {
   EXPECT_THAT(text, HasSubstr("\"relay\""));
 }
 
+TEST(ConnectFailureTest, OnlyAMissingRightToReplicateGetsItsCommand) {
+  const std::string command = "ALTER ROLE \"relay\" REPLICATION";
+  for (const char* sqlstate : {"42501", "28000", "28P01", "3D000", "22023"}) {
+    const bool advised =
+        Text(ConnectFailure(sqlstate, "no", kEndpoint)).find(command) != std::string::npos;
+    EXPECT_EQ(advised, std::string(sqlstate) == "42501") << sqlstate;
+  }
+}
+
 TEST(ConnectFailureTest, MessageIsOneLine) {
   EXPECT_EQ(Text(ConnectFailure("", "rejected\n\tIs the server running?\n", kEndpoint)),
             "connecting to PostgreSQL failed: rejected Is the server running?");
