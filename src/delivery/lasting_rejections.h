@@ -117,7 +117,7 @@ class LastingRejections {
     base::MonotonicTime silent_at;   // the last one while not all brokers answered
   };
 
-  // How long the next one must last that need not last for the whole time.
+  // How long a rejection must last when `lasted` shortens its time.
   std::chrono::milliseconds WaitAgain(const Lasted& lasted, base::MonotonicTime now) const;
   bool IsOld(FailureKind kind, const Lasted& lasted, base::MonotonicTime now) const;
   // Whether a time runs for a rejection of the topic.

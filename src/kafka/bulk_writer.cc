@@ -57,7 +57,7 @@ bool IsAboutRight(rd_kafka_resp_err_t error) {
   return Classify(error) == FailureKind::kTopicNotAuthorized;
 }
 
-// Of one of the records in the batch at least; a right that is missing, of them all.
+// The answer is about at least one record of the batch; a missing right is about all of them.
 bool IsAboutRecords(rd_kafka_resp_err_t error) {
   const FailureKind kind = Classify(error);
   return kind == FailureKind::kRecordTooLarge || kind == FailureKind::kRecordInvalid ||
@@ -248,23 +248,27 @@ std::vector<ClosedTopic> BulkWriter::TakeClosedTopics() {
   return closed;
 }
 
-absl::StatusOr<bool> BulkWriter::TakesSomething(const envelope::Record& record) {
+absl::StatusOr<BulkWriter::Target*> BulkWriter::FindTarget(const envelope::Record& record) {
   RETURN_IF_ERROR(failure_);
-  const absl::StatusOr<Target*> target = TargetOf(std::string(record.topic));
+  absl::StatusOr<Target*> target = TargetOf(std::string(record.topic));
   if (!target.ok()) {
     return base::Annotate(target.status(),
                           absl::StrFormat("event '%s'", base::Printable(HeaderOf(record, "id"),
                                                                         base::kShownBytesMax)));
   }
-  return (*target)->takes_nothing.empty();
+  return target;
+}
+
+absl::StatusOr<bool> BulkWriter::TakesSomething(const envelope::Record& record) {
+  ASSIGN_OR_RETURN(const Target* const target, FindTarget(record));
+  return target->takes_nothing.empty();
 }
 
 absl::Status BulkWriter::Write(const envelope::Record& record) {
-  RETURN_IF_ERROR(TakesSomething(record).status());
+  ASSIGN_OR_RETURN(Target* const target, FindTarget(record));
   const std::string topic(record.topic);
   const std::string id(HeaderOf(record, "id"));
-  const absl::StatusOr<Target*> target = TargetOf(topic);
-  ASSIGN_OR_RETURN(const Answer fits, CheckForLong(record, *target));
+  ASSIGN_OR_RETURN(const Answer fits, CheckForLong(record, target));
   if (!fits.status.ok()) {
     const absl::Status rejected = LeaveOut(topic, id, fits.status);
     if (!rejected.ok()) {
@@ -274,7 +278,7 @@ absl::Status BulkWriter::Write(const envelope::Record& record) {
   }
   std::int32_t partition = record.partition;
   if (partition < 0) {
-    partition = record.key ? PartitionForKey(*record.key, (*target)->partitions) : -1;
+    partition = record.key ? PartitionForKey(*record.key, target->partitions) : -1;
   }
   const std::size_t bytes = record.AccountedBytes();
   const std::size_t most = options_.in_flight_bytes_max;

@@ -59,7 +59,7 @@ class BulkWriter {
         by_look_ups_(options_.unknown_topic_wait),
         by_brokers_(options_.unknown_topic_wait) {}
 
-  // So that nobody asks about each of them, or waits for an answer.
+  // Topics that are known not to be seen: Write rejects their records without a look-up.
   void KnowUnseen(const UnseenTopics& topics);
 
   // False: its topic does not exist, or a right is missing, so that Write rejects the record.
@@ -96,6 +96,7 @@ class BulkWriter {
     delivery::FailureKind kind = delivery::FailureKind::kNone;
   };
 
+  absl::StatusOr<Target*> FindTarget(const envelope::Record& record);
   absl::StatusOr<Target*> TargetOf(const std::string& topic);
   absl::Status LookUp(const std::string& topic, Target* target,
                       delivery::Sink::Mode mode = delivery::Sink::Mode::kPipelined);

@@ -89,8 +89,8 @@ class Dispatcher : private delivery::SinkListener {
   // Serves reports and timers.
   void Poll(base::Now now);
 
-  // By a new session: events that were dead letters, or a record that is not to be sent, are so no
-  // longer.
+  // Begins a new session: some events are no longer dead letters, or the sink has a record that
+  // must be taken back.
   void OfferAgain();
 
   // Ends the session for good. idle() follows.
@@ -191,8 +191,8 @@ class Dispatcher : private delivery::SinkListener {
   StageTimes stages_;
   Phase phase_ = Phase::kIdle;
   base::Now now_;  // of the Poll being served
-  delivery::Sequence cursor_ =
-      0;  // everything tracked below it was accepted by this session, is settled, or is held
+  // Everything tracked below it was accepted by this session, is settled, or is held.
+  delivery::Sequence cursor_ = 0;
   delivery::LastingRejections rejections_{options_.unknown_topic_wait};
   // Of dead letters that are sent again, which pass what waits with its topic.
   delivery::LastingRejections release_rejections_{options_.unknown_topic_wait};

@@ -4,9 +4,9 @@
 //   says nothing about it, must not stop what has another topic; and no event of it may overtake
 //   another.
 // How: the first event that cannot go holds its topic, the later ones of that topic queue behind
-//   it. What is known of a topic outlives producers, the queues are made anew with each. Of a topic
-//   whose last answer decides nothing, one record at a time is with the sink: each answer is about
-//   the topic's first.
+//   it. What is known of a topic outlives producers, the queues are made anew with each. While a
+//   topic's last answer decides nothing, the sink has one of its records at a time: each answer is
+//   about the topic's first.
 // Thread: one owner.
 // Units/limits: the queues are bounded by what is in flight. Decisions that nobody waits for are
 //   forgotten beyond kAnswersMax.

@@ -126,8 +126,7 @@ class SchemaLookUps {
   std::vector<Due> FindWaiting(base::MonotonicTime now);
   // Rejections that are due are forgotten.
   void AddRefreshes(base::MonotonicTime now, std::vector<Due>* due);
-  // No more than kNeedsMax of them; of those that were unclear, none more often than each
-  // kLookEvery.
+  // No more than kNeedsMax of them; unclear ones at most once in kLookEvery.
   std::vector<envelope::SchemaTable::Ref> InTurns(std::vector<Due> due, base::MonotonicTime now);
 
   const std::chrono::milliseconds refresh_;

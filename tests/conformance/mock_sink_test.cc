@@ -36,7 +36,6 @@ struct OwnsMock {
   MockKafka kafka;
 };
 
-// It does not answer questions about limits.
 kafka::KafkaOptions WithoutLimits() {
   kafka::KafkaOptions options;
   options.limits_timeout = milliseconds(10);

@@ -28,15 +28,14 @@
 
 namespace walpost::operations {
 
+// The end of all that is visible to the transaction on `connection`, of a primary or of a standby.
+absl::StatusOr<base::Lsn> EndOfSnapshot(postgres::SqlConnection* connection);
+
 // AwaitConfirmed - until the pipeline's slot has confirmed a position: what was committed before it
 // is in Kafka then. AwaitReplayed - until a standby has what its primary had.
 // Why: an event that is sent again must not come before its first time, and what is not in Kafka
-//   yet is not missing. Of rows that a standby does not have yet, nobody would notice that they are
-//   missing.
+//   yet is not missing. Nobody would notice rows that a standby does not have yet.
 // Thread: blocking.
-
-// The end of all that is visible to the transaction on `connection`, of a primary or of a standby.
-absl::StatusOr<base::Lsn> EndOfSnapshot(postgres::SqlConnection* connection);
 
 // kDeadlineExceeded after `patience`, kNotFound without a slot: says how far it is and who reads
 // it.
@@ -150,7 +149,7 @@ struct RowFilter {
     return !from_ms && !to_ms && ids.empty() && key.empty() && type.empty() && table.empty();
   }
 
-  // Whether of a row that is chosen a newer one of its key may not be.
+  // True if it can choose a row and leave out a newer one of its key.
   bool MayLeaveOutNewer() const { return to_ms || !ids.empty() || !type.empty(); }
 
   // SQL about `t`.
