@@ -34,6 +34,30 @@ class StalledReleaseTest : public ParkTest {
       Advance(milliseconds(50));
     }
   }
+
+  // "a1" is on its way again when the table answers a look, and is discarded before that arrives.
+  DeadLetterReply LookBeforeADiscard() {
+    Connect();
+    ParkA(100, {"a1"});
+    ReleaseA();
+    serve_dead_letters_ = false;
+    Wait();
+    const auto look = pipeline().TakeDeadLetterRequest(now_);
+    CHECK(look && look->kind == DeadLetterRequest::Kind::kLookAgain);
+    DeadLetterReply reply = dead_letters_.CarryOut(*look);
+    DiscardA();
+    return reply;
+  }
+
+  void ExpectNothingSentAfter(const DeadLetterReply& reply) {
+    Settle();
+    pipeline().OnDeadLetterReply(reply, now_);
+    serve_dead_letters_ = true;
+    Settle();
+    Run();
+    EXPECT_THAT(Visible('a'), IsEmpty());
+    EXPECT_THAT(Rows(), ElementsAre("closed:a1"));
+  }
 };
 
 // Another instance may have the slot by then, and send the key's events in its turn.
@@ -488,43 +512,15 @@ TEST_F(StalledReleaseTest, RowThatIsClosedMeanwhileEndsIt) {
 
 // What the table answered before says nothing about what is decided by now.
 TEST_F(StalledReleaseTest, RecordThatIsLostDuringALookIsLookedAtOnceMore) {
-  Connect();
-  ParkA(100, {"a1"});
-  ReleaseA();
-  serve_dead_letters_ = false;
-  Wait();
-  const auto look = pipeline().TakeDeadLetterRequest(now_);
-  ASSERT_TRUE(look && look->kind == DeadLetterRequest::Kind::kLookAgain);
-  const DeadLetterReply reply = dead_letters_.CarryOut(*look);
-  DiscardA();
+  const DeadLetterReply reply = LookBeforeADiscard();
   sink_.FailSession("fenced");
-  Settle();
-  pipeline().OnDeadLetterReply(reply, now_);
-  serve_dead_letters_ = true;
-  Settle();
-  Run();
-  EXPECT_THAT(Visible('a'), IsEmpty());
-  EXPECT_THAT(Rows(), ElementsAre("closed:a1"));
+  ExpectNothingSentAfter(reply);
 }
 
 TEST_F(StalledReleaseTest, RecordThatIsRejectedDuringALookIsLookedAtOnceMore) {
-  Connect();
-  ParkA(100, {"a1"});
-  ReleaseA();
-  serve_dead_letters_ = false;
-  Wait();
-  const auto look = pipeline().TakeDeadLetterRequest(now_);
-  ASSERT_TRUE(look && look->kind == DeadLetterRequest::Kind::kLookAgain);
-  const DeadLetterReply reply = dead_letters_.CarryOut(*look);
-  DiscardA();
+  const DeadLetterReply reply = LookBeforeADiscard();
   sink_.Fail(sink_.outstanding().front(), delivery::FailureKind::kTopicInvalid);
-  Settle();
-  pipeline().OnDeadLetterReply(reply, now_);
-  serve_dead_letters_ = true;
-  Settle();
-  Run();
-  EXPECT_THAT(Visible('a'), IsEmpty());
-  EXPECT_THAT(Rows(), ElementsAre("closed:a1"));
+  ExpectNothingSentAfter(reply);
 }
 
 }  // namespace
